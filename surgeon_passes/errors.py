@@ -1,7 +1,7 @@
 """Everything that bad input can cause.
 
-A :class:`SurgeonError` carries one line for a person: what is wrong, where (file, node, tensor), and the mend. Any other
-exception that leaves the package is a bug.
+A :class:`SurgeonError` carries one line for a person: what is wrong, where (file, node, tensor), and the mend. Any
+other exception that leaves the package is a bug.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a rule's text compiles to.
 
-These frozen dataclasses are public: they are the escape hatch for what the grammar does not say, and what tests compare.
+These frozen dataclasses are public: the escape hatch for what the grammar does not say, and what tests compare.
 ``syntax.py`` makes them from text, ``matcher.py`` matches a :class:`Pattern`, ``rewriter.py`` emits a :class:`Rewrite`.
 """
 

@@ -1,0 +1,385 @@
+"""Who makes and who uses each tensor, over a graph, its subgraphs and its functions.
+
+graphsurgeon keeps these links in lists that compare by name and unlink by deep equality; both are wrong across scopes and
+quadratic in wide graphs. Here everything is keyed by ``id()``, changes are O(edges touched), and :meth:`GraphIndex.sync`
+writes node lists and tensor links back once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.errors import ModelError
+
+Position = tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """One graph: the main graph, a body of If/Loop/Scan, or a function's body.
+
+    ``path`` is "" for the main graph, ``if_3/then_branch`` for a body, ``function my.domain.F`` for a function.
+    """
+
+    graph: gs.Graph
+    path: str
+    parent: Scope | None = None
+    owner: gs.Node | None = None
+    opsets: Mapping[str, int] = field(default_factory=dict)
+    is_function: bool = False
+
+    def opset(self, domain: str = "") -> int:
+        """Version of ``domain`` that this scope's nodes use; 0 where it is not imported."""
+        return self.opsets.get("" if domain == "ai.onnx" else domain, 0)
+
+
+@dataclass(eq=False, slots=True)
+class _Record:
+    node: gs.Node
+    scope: Scope
+    position: Position
+    live: bool = True
+
+
+def subgraphs(node: gs.Node) -> Iterator[tuple[str, gs.Graph]]:
+    """(attribute name, graph) of every body that ``node`` holds."""
+    for name, value in node.attrs.items():
+        if isinstance(value, gs.Graph):
+            yield name, value
+        elif isinstance(value, (list, tuple)):
+            for number, item in enumerate(value):
+                if isinstance(item, gs.Graph):
+                    yield f"{name}[{number}]", item
+
+
+def node_label(node: gs.Node) -> str:
+    """How messages name a node: its name, or its operator and first output."""
+    if node.name:
+        return f"{node.op} '{node.name}'"
+    outputs = [t.name for t in node.outputs if t.name]
+    return f"{node.op} -> '{outputs[0]}'" if outputs else node.op
+
+
+def _opsets(graph: gs.Graph) -> dict[str, int]:
+    found = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in graph.import_domains or ()}
+    if "" not in found and graph.opset:
+        found[""] = graph.opset
+    return found
+
+
+class GraphIndex:
+    """The links of a whole model. Tensors and nodes are keyed by identity; removed ones stay alive, so ids stay unique."""
+
+    def __init__(self, graph: gs.Graph) -> None:
+        self.graph = graph
+        self.scopes: list[Scope] = []
+        self._records: dict[int, _Record] = {}
+        self._members: dict[int, list[_Record]] = {}
+        self._producer: dict[int, gs.Node] = {}
+        self._consumers: dict[int, dict[int, int]] = {}
+        self._outputs: dict[int, int] = {}
+        self._tensors: dict[int, gs.Tensor] = {}
+        self._names: dict[str, int] = {}
+        self._node_names: dict[str, int] = {}
+        self._scope_of_graph: dict[int, Scope] = {}
+        self._input_of: dict[int, Scope] = {}
+        main = Scope(graph, "", opsets=_opsets(graph))
+        self._add_scopes([main, *self._function_scopes(graph)])
+
+    @staticmethod
+    def _function_scopes(graph: gs.Graph) -> list[Scope]:
+        return [Scope(f, f"function {f.domain}.{f.name}", opsets=_opsets(f), is_function=True) for f in graph.functions]
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def _add_scopes(self, scopes: list[Scope]) -> None:
+        todo = list(reversed(scopes))
+        while todo:
+            scope = todo.pop()
+            self.scopes.append(scope)
+            self._scope_of_graph[id(scope.graph)] = scope
+            self._add_interface(scope)
+            inner: list[Scope] = []
+            for number, node in enumerate(scope.graph.nodes):
+                inner += self._register(node, scope, (number,))
+            todo.extend(reversed(inner))
+
+    def _add_interface(self, scope: Scope) -> None:
+        for tensor in scope.graph.inputs:
+            self._know(tensor)
+            self._input_of[id(tensor)] = scope
+        for tensor in scope.graph.outputs:
+            self._know(tensor)
+            self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + 1
+
+    def _register(self, node: gs.Node, scope: Scope, position: Position) -> list[Scope]:
+        record = _Record(node, scope, position)
+        self._records[id(node)] = record
+        self._members.setdefault(id(scope), []).append(record)
+        if node.name:
+            self._node_names.setdefault(node.name, 0)
+        for tensor in node.inputs:
+            self._add_edge(tensor, node)
+        for tensor in node.outputs:
+            self._set_producer(tensor, node)
+        label = node.name or (node.outputs[0].name if node.outputs else node.op)
+        prefix = f"{scope.path}/" if scope.path else ""
+        return [
+            Scope(body, f"{prefix}{label}/{attr}", scope, node, scope.opsets, scope.is_function)
+            for attr, body in subgraphs(node)
+        ]
+
+    def _know(self, tensor: gs.Tensor) -> None:
+        self._tensors[id(tensor)] = tensor
+        if tensor.name:
+            self._names.setdefault(tensor.name, 0)
+
+    def _add_edge(self, tensor: gs.Tensor, node: gs.Node) -> None:
+        if tensor.name:
+            self._know(tensor)
+            uses = self._consumers.setdefault(id(tensor), {})
+            uses[id(node)] = uses.get(id(node), 0) + 1
+
+    def _drop_edge(self, tensor: gs.Tensor, node: gs.Node) -> None:
+        if tensor.name:
+            uses = self._consumers[id(tensor)]
+            if uses[id(node)] == 1:
+                del uses[id(node)]
+            else:
+                uses[id(node)] -= 1
+
+    def _set_producer(self, tensor: gs.Tensor, node: gs.Node) -> None:
+        if tensor.name:
+            self._know(tensor)
+            self._producer[id(tensor)] = node
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[gs.Node]:
+        """Every live node, scope by scope, in graph order."""
+        return [r.node for scope in self.scopes for r in self._sorted_members(scope)]
+
+    def _sorted_members(self, scope: Scope) -> list[_Record]:
+        return sorted((r for r in self._members.get(id(scope), ()) if r.live), key=lambda r: r.position)
+
+    def scope_nodes(self, scope: Scope) -> list[gs.Node]:
+        """Live nodes of one scope in graph order."""
+        return [r.node for r in self._sorted_members(scope)]
+
+    def is_live(self, node: gs.Node) -> bool:
+        record = self._records.get(id(node))
+        return record is not None and record.live
+
+    def scope(self, node: gs.Node) -> Scope:
+        return self._records[id(node)].scope
+
+    def scope_of_graph(self, graph: gs.Graph) -> Scope:
+        return self._scope_of_graph[id(graph)]
+
+    def position(self, node: gs.Node) -> Position:
+        return self._records[id(node)].position
+
+    def opset(self, node: gs.Node) -> int:
+        """Opset of the node's domain in its scope."""
+        return self.scope(node).opset(node.domain or "")
+
+    def producer(self, tensor: gs.Tensor) -> gs.Node | None:
+        return self._producer.get(id(tensor))
+
+    def home(self, tensor: gs.Tensor) -> Scope | None:
+        """The scope that defines ``tensor`` as a node's output or an input; None for constants."""
+        node = self._producer.get(id(tensor))
+        return self.scope(node) if node is not None else self._input_of.get(id(tensor))
+
+    def is_graph_input(self, tensor: gs.Tensor) -> bool:
+        return id(tensor) in self._input_of
+
+    def consumers(self, tensor: gs.Tensor) -> list[gs.Node]:
+        """Nodes that read ``tensor``, in subgraphs too; each once."""
+        return [self._records[key].node for key in self._consumers.get(id(tensor), ())]
+
+    def edge_count(self, tensor: gs.Tensor) -> int:
+        """Uses of ``tensor``: edges (``Add(t, t)`` is two) and places in a graph's outputs."""
+        return sum(self._consumers.get(id(tensor), {}).values()) + self._outputs.get(id(tensor), 0)
+
+    def is_output(self, tensor: gs.Tensor) -> bool:
+        """Whether ``tensor`` is an output of any graph, body or function."""
+        return bool(self._outputs.get(id(tensor)))
+
+    def is_dead(self, node: gs.Node) -> bool:
+        """Whether no output of ``node`` is used."""
+        return not any(t.name and self.edge_count(t) for t in node.outputs)
+
+    def tensors(self) -> Iterable[gs.Tensor]:
+        return self._tensors.values()
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def unique_tensor_name(self, base: str) -> str:
+        """``base``, or ``base_1`` and so on: unique over the graph and all its subgraphs; linear over many calls."""
+        return _unique(base, self._names)
+
+    def unique_node_name(self, base: str) -> str:
+        return _unique(base, self._node_names)
+
+    # --- changing (for the rewriter) ---------------------------------------------------------------------------------
+
+    def add_node(self, node: gs.Node, scope: Scope, position: Position) -> None:
+        """Bring in a node whose ``inputs`` and ``outputs`` are filled; it takes over its outputs."""
+        inner = self._register(node, scope, position)
+        self._add_scopes(inner)
+
+    def remove_node(self, node: gs.Node) -> None:
+        """Take a node out, with the bodies it holds. Its own lists keep what they held, so it can come back."""
+        for member in self._with_bodies(node):
+            self._records[id(member)].live = False
+            for tensor in member.inputs:
+                self._drop_edge(tensor, member)
+            for tensor in member.outputs:
+                if self._producer.get(id(tensor)) is member:
+                    del self._producer[id(tensor)]
+        for body in self._bodies(node):
+            self._count_outputs(body, -1)
+
+    def restore_node(self, node: gs.Node) -> None:
+        """Undo :meth:`remove_node`."""
+        for member in self._with_bodies(node):
+            self._records[id(member)].live = True
+            for tensor in member.inputs:
+                self._add_edge(tensor, member)
+            for tensor in member.outputs:
+                self._set_producer(tensor, member)
+        for body in self._bodies(node):
+            self._count_outputs(body, 1)
+
+    def set_input(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
+        """``node.inputs[position] = tensor``."""
+        self._drop_edge(node.inputs[position], node)
+        list.__setitem__(node.inputs, position, tensor)
+        self._add_edge(tensor, node)
+
+    def set_output(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
+        """``node.outputs[position] = tensor``; the old tensor loses its producer."""
+        old = node.outputs[position]
+        if self._producer.get(id(old)) is node:
+            del self._producer[id(old)]
+        list.__setitem__(node.outputs, position, tensor)
+        self._set_producer(tensor, node)
+
+    def set_graph_output(self, scope: Scope, position: int, tensor: gs.Tensor) -> None:
+        """``scope.graph.outputs[position] = tensor``."""
+        old = scope.graph.outputs[position]
+        self._outputs[id(old)] -= 1
+        scope.graph.outputs[position] = tensor
+        self._know(tensor)
+        self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + 1
+
+    def _bodies(self, node: gs.Node) -> list[gs.Graph]:
+        found: list[gs.Graph] = []
+        todo = [node]
+        while todo:
+            for _, body in subgraphs(todo.pop()):
+                found.append(body)
+                scope = self._scope_of_graph[id(body)]
+                todo.extend(r.node for r in self._members.get(id(scope), ()))
+        return found
+
+    def _with_bodies(self, node: gs.Node) -> list[gs.Node]:
+        live = self._records[id(node)].live
+        members = [node]
+        for body in self._bodies(node):
+            scope = self._scope_of_graph[id(body)]
+            members += [r.node for r in self._members.get(id(scope), ()) if r.live is live]
+        return members
+
+    def _count_outputs(self, body: gs.Graph, by: int) -> None:
+        for tensor in body.outputs:
+            self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + by
+
+    # --- writing back ------------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Write node lists (sorted, keeping the given order where it is legal) and tensor links back to graphsurgeon."""
+        captured = self._captures()
+        for scope in self.scopes:
+            scope.graph.nodes[:] = self._sorted(self._sorted_members(scope), captured)
+        for tensor in self._tensors.values():
+            list.clear(tensor.inputs)
+            list.clear(tensor.outputs)
+        for scope in self.scopes:
+            for node in scope.graph.nodes:
+                for tensor in node.inputs:
+                    list.append(tensor.outputs, node)
+                for tensor in node.outputs:
+                    list.append(tensor.inputs, node)
+
+    def _captures(self) -> dict[int, list[gs.Tensor]]:
+        """Per node that holds bodies (by id): every tensor that something inside reads."""
+        found: dict[int, list[gs.Tensor]] = {}
+        for record in self._records.values():
+            if record.live:
+                self._note_capture(record.scope, record.node.inputs, found)
+        for scope in self.scopes:
+            self._note_capture(scope, scope.graph.outputs, found)
+        return found
+
+    @staticmethod
+    def _note_capture(scope: Scope, tensors: Iterable[gs.Tensor], found: dict[int, list[gs.Tensor]]) -> None:
+        inner: Scope | None = scope
+        while inner is not None and inner.owner is not None:
+            found.setdefault(id(inner.owner), []).extend(tensors)
+            inner = inner.parent
+
+    def _sorted(self, records: list[_Record], captured: dict[int, list[gs.Tensor]]) -> list[gs.Node]:
+        rank = {id(r.node): number for number, r in enumerate(records)}
+        waiting = [0] * len(records)
+        users: list[list[int]] = [[] for _ in records]
+        in_order = True
+        for number, record in enumerate(records):
+            for tensor in (*record.node.inputs, *captured.get(id(record.node), ())):
+                source = self._producer.get(id(tensor))
+                before = rank.get(id(source)) if source is not None else None
+                if before is not None and before != number:
+                    waiting[number] += 1
+                    users[before].append(number)
+                    in_order = in_order and before < number
+                elif before == number:
+                    raise ModelError(f"the graph has a cycle through {node_label(record.node)}")
+        if in_order:
+            return [r.node for r in records]
+        return _kahn(records, waiting, users)
+
+
+def _kahn(records: list[_Record], waiting: list[int], users: list[list[int]]) -> list[gs.Node]:
+    ready = [number for number, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order: list[gs.Node] = []
+    while ready:
+        number = heapq.heappop(ready)
+        order.append(records[number].node)
+        for user in users[number]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, user)
+    if len(order) < len(records):
+        stuck = next(number for number, count in enumerate(waiting) if count)
+        raise ModelError(f"the graph has a cycle through {node_label(records[stuck].node)}")
+    return order
+
+
+def _unique(base: str, taken: dict[str, int]) -> str:
+    if base and base not in taken:
+        taken[base] = 0
+        return base
+    base = base or "t"
+    number = taken.setdefault(base, 0) + 1
+    while f"{base}_{number}" in taken:
+        number += 1
+    taken[base] = number
+    name = f"{base}_{number}"
+    taken[name] = 0
+    return name
