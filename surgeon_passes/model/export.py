@@ -240,7 +240,8 @@ def _is_local(constant: gs.Tensor, graph: gs.Graph, extras: Extras) -> bool:
 
 def rename_graph(proto: onnx.GraphProto, rename: Rename) -> None:
     """Map every tensor name of a body, in place."""
-    for value in (*proto.input, *proto.output, *proto.value_info, *proto.initializer):
+    named: list[Any] = [*proto.input, *proto.output, *proto.value_info, *proto.initializer]
+    for value in named:
         value.name = rename(value.name)
     for sparse in proto.sparse_initializer:
         sparse.values.name = rename(sparse.values.name)

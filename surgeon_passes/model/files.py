@@ -112,7 +112,7 @@ def write_proto(proto: onnx.ModelProto, path: str | os.PathLike[str], folder: st
 
 def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
     try:
-        return proto.SerializeToString(deterministic=True)
+        return bytes(proto.SerializeToString(deterministic=True))
     except (EncodeError, ValueError) as error:
         raise ModelError(f"{path}: cannot be encoded ({error})") from None
 

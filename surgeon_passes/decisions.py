@@ -1,0 +1,34 @@
+"""What was decided at each place a rule looked at, and why. The report and decisions.json are made from these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+APPLIED, DECLINED, UNDONE, CONFLICT = "applied", "declined", "undone", "conflict"
+VERIFIED, REFUTED, UNVERIFIED = "verified", "refuted", "unverified"
+
+
+@dataclass
+class Decision:
+    """One match, or one near-match.
+
+    ``graph``: path of the scope ("" is the main graph). ``status``: applied, declined, undone, conflict.
+    ``verdict``: verified, refuted, unverified, or "" where nothing was checked. ``nodes`` are the labels of the nodes that
+    matched; ``pattern_line`` the line at which a near-match stopped. ``metrics``: numbers before and after, error, seconds.
+    """
+
+    rule: str
+    graph: str
+    root: str
+    status: str
+    verdict: str = ""
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    pattern_line: int | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def key(self) -> tuple[str, str, str, str]:
+        """Equal for the same rule at the same place with the same outcome: repeated sweeps say it once."""
+        return (self.rule, self.graph, self.root, self.reason)

@@ -1,0 +1,285 @@
+"""A rewrite's lines as nodes that are legal at the model's opset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.model.constants import numpy_dtype
+from surgeon_passes.ops.legacy import LEGACY, CannotEmit
+from surgeon_passes.ops.schema import schema
+from surgeon_passes.rules.match import Match, Operand, is_floating
+from surgeon_passes.rules.pattern import Attrs, Emit, Literal, NameRef, OpId, Rewrite, RewriteValue, SameOp
+from surgeon_passes.rules.rule import Decline, Replacement, Rule, RuleError
+
+
+@dataclass
+class Emitted:
+    """``nodes`` in order; ``results``: pattern name -> tensor that now stands for it."""
+
+    nodes: list[gs.Node] = field(default_factory=list)
+    results: dict[str, gs.Tensor] = field(default_factory=dict)
+
+
+class Emitter:
+    """Emits one rewrite for one match."""
+
+    def __init__(self, rule: Rule, match: Match, replacement: Replacement) -> None:
+        self.rule = rule
+        self.match = match
+        self.index = match.context.index
+        self.scope = self.index.scope(match.root)
+        self.values = replacement.values
+        self.leave = replacement.leave
+        self.done = Emitted()
+        self.constants: dict[str, gs.Constant] = {}
+        self.node_names: set[str] = set()
+
+    def run(self, rewrite: Rewrite) -> Emitted:
+        """Raises Decline where the rewrite cannot be written, RuleError where a name it needs was not supplied."""
+        for line in rewrite.lines:
+            if isinstance(line.value, Emit):
+                self.emit(line.value, [self.result(name) for name in line.outputs])
+            else:
+                self.done.results[line.outputs[0]] = self.operand(line.value, None)  # type: ignore[assignment]
+        self.join()
+        return self.done
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    @property
+    def root_names(self) -> set[str]:
+        return {name for name, node in self.match._nodes.items() if node is self.match.root}
+
+    def result(self, name: str) -> gs.Tensor:
+        """The tensor a line makes: the pattern's own, so that its consumers need not change, or a new one."""
+        held = self.match._names.get(name)
+        waits = bool(self.leftovers) and held is self.match.root.outputs[0]
+        if held is not None and not isinstance(held, tuple) and not waits:
+            self.done.results[name] = held
+            return held
+        tensor = gs.Variable(self.index.unique_tensor_name(f"{self.base}_{name}"))
+        self.done.results[name] = tensor
+        return tensor
+
+    @property
+    def base(self) -> str:
+        root = self.match.root
+        return root.name or str(root.outputs[0].name)
+
+    @property
+    def leftovers(self) -> tuple[gs.Tensor, ...]:
+        return self.match.leftovers + tuple(leaf.leaf for leaf in self.leave)
+
+    def join(self) -> None:
+        """Join what the rewrite did not take to its result again."""
+        if not self.leftovers:
+            return
+        name = next(n for n, t in self.match._names.items() if t is self.match.root.outputs[0])
+        total = self.done.results[name]
+        for number, tensor in enumerate(self.leftovers):
+            last = number == len(self.leftovers) - 1
+            out = (
+                self.match.root.outputs[0] if last else gs.Variable(self.index.unique_tensor_name(f"{self.base}_join"))
+            )
+            self.add(OpId("", self.match.join), [total, tensor], {}, [out])
+            total = out
+        self.done.results[name] = total
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def emit(self, call: Emit, outputs: list[gs.Tensor]) -> None:
+        op = self.operator(call.op)
+        attrs = self.attributes(call.attrs)
+        operands = self.operands(call, op)
+        legacy = LEGACY.get(op.name) if op.domain == "" else None
+        opset = self.scope.opset("")
+        if legacy is not None and opset < legacy.until:
+            try:
+                form = legacy.emit(operands, attrs, opset)
+            except CannotEmit as error:
+                raise Decline(str(error)) from None
+            operands, attrs = list(form.inputs), form.attrs
+        self.add(op, operands, attrs, outputs)
+
+    def add(self, op: OpId, operands: Sequence[Any], attrs: dict[str, Any], outputs: Sequence[gs.Tensor]) -> None:
+        version = self.scope.opset(op.domain)
+        if op.domain == "" and schema(op.name, version, "") is None:
+            raise Decline(f"opset {version} has no {op.name}")
+        tensors = [t if t is not None else gs.Variable.empty() for t in operands]
+        while tensors and not tensors[-1].name:
+            tensors.pop()
+        node = gs.Node(op.name, self.node_name(op), attrs, domain=op.domain or None)
+        list.extend(node.inputs, tensors)
+        list.extend(node.outputs, outputs)
+        self.done.nodes.append(node)
+
+    def node_name(self, op: OpId) -> str:
+        """The name of the matched node of this operator, or the root's; nameless models stay nameless."""
+        same = [n.name for n in self.match.matched if n.op == op.name and n.name]
+        base = same[0] if same else self.match.root.name
+        if not base:
+            return ""
+        name = base if base not in self.node_names else self.index.unique_node_name(f"{base}_{op.name}")
+        self.node_names.add(name)
+        return name
+
+    def operator(self, op: OpId | SameOp) -> OpId:
+        if isinstance(op, OpId):
+            return op
+        node = self.match._nodes[op.name]
+        view = self.match.context.view(node)
+        return OpId(view.domain, view.op)
+
+    def attributes(self, attrs: Attrs) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if attrs.base is not None:
+            found.update(self.match.context.view(self.match._nodes[attrs.base]).attrs)
+        for name, value in attrs.items:
+            given = value.value if isinstance(value, Literal) else self.attribute(value.name)
+            if given is None:
+                found.pop(name, None)
+            else:
+                found[name] = _plain(given)
+        return found
+
+    def attribute(self, name: str) -> Any:
+        if name in self.values:
+            return self.values[name]
+        if f"@{name}" in self.match._names:
+            return self.match._names[f"@{name}"]
+        raise RuleError(f"{self.rule.name}: the rewrite needs @{name}, which the function did not return")
+
+    # --- operands ----------------------------------------------------------------------------------------------------
+
+    def operands(self, call: Emit, op: OpId) -> list[Any]:
+        raw: list[RewriteValue] = []
+        for arg in call.args:
+            raw.append(arg)
+        found: list[Any] = []
+        for arg in raw:
+            if isinstance(arg, NameRef) and arg.variadic:
+                found += list(self.match._names[arg.name])
+            else:
+                found.append(self.operand(arg, _Place(op, len(found))))
+        self.cast(op, found)
+        return [self.constant(v, call, i) if isinstance(v, _New) else v for i, v in enumerate(found)]
+
+    def operand(self, value: RewriteValue, place: _Place | None) -> Any:
+        if isinstance(value, Emit):
+            out = gs.Variable(self.index.unique_tensor_name(f"{self.base}_{_lower(value)}"))
+            self.emit(value, [out])
+            return out
+        if isinstance(value, Literal):
+            return None if value.value == "" else _New("", np.asarray(value.value))
+        if value.name in self.done.results:
+            return self.done.results[value.name]
+        if value.name in self.values:
+            given = self.values[value.name]
+            if given is None:
+                return None
+            if isinstance(given, Operand):
+                return given.tensor
+            if isinstance(given, gs.Tensor):
+                return given
+            return _New(value.name, np.asarray(given))
+        if value.name in self.match._names:
+            return self.match._names[value.name]
+        raise RuleError(f"{self.rule.name}: the rewrite needs '{value.name}', which the function did not return")
+
+    def cast(self, op: OpId, operands: list[Any]) -> None:
+        """Give new constants the dtype of the operands that share their type in the operator's schema."""
+        declared = schema(op.name, self.scope.opset(op.domain), op.domain)
+        kinds = [_type_string(declared, i) for i in range(len(operands))] if declared else [""] * len(operands)
+        for number, operand in enumerate(operands):
+            if isinstance(operand, _New) and (operand.array.dtype.kind == "f" or operand.name == ""):
+                operand.array = self.cast_one(operand, kinds, operands, number)
+
+    def cast_one(self, new: _New, kinds: list[str], operands: list[Any], number: int) -> Any:
+        wanted = _allowed(kinds[number])
+        if wanted is None:
+            peers = [o for k, o in zip(kinds, operands, strict=True) if k == kinds[number] and isinstance(o, gs.Tensor)]
+            found = [self.match.context.type_of(t).dtype for t in peers]
+            elem = next((d for d in found if d), None) or self.match.context.type_of(self.match.root.outputs[0]).dtype
+            if elem is None:
+                raise Decline(f"the dtype of '{new.name or new.array}' cannot be told")
+            wanted = numpy_dtype(elem)
+        if new.array.dtype.kind == "f" and not is_floating(wanted):
+            return new.array if new.name else new.array.astype(wanted)
+        with np.errstate(over="ignore"):
+            cast = new.array.astype(wanted)
+        if not np.array_equal(np.isfinite(cast.astype(np.float64)), np.isfinite(new.array.astype(np.float64))):
+            raise Decline(f"'{new.name}' overflows {wanted}")
+        return cast
+
+    def constant(self, new: _New, call: Emit, position: int) -> gs.Constant:
+        if new.name in self.constants and new.name:
+            return self.constants[new.name]
+        constant = gs.Constant(self.index.unique_tensor_name(self.constant_name(new, call, position)), new.array)
+        if new.name:
+            self.constants[new.name] = constant
+        return constant
+
+    def constant_name(self, new: _New, call: Emit, position: int) -> str:
+        """``conv1.weight.<tag>`` where the matched operator has a constant in that place, else after the node."""
+        tag = self.rule.tag or self.rule.name
+        op = self.operator(call.op)
+        for node in self.match.matched:
+            if node.op == op.name and position < len(node.inputs):
+                held = node.inputs[position]
+                if isinstance(held, gs.Constant):
+                    return f"{held.name.removesuffix('.' + tag)}.{tag}"
+        suffix = new.name.lower() if new.name else f"const{position}"
+        return f"{self.base}.{suffix}.{tag}"
+
+
+@dataclass
+class _New:
+    """A value that becomes a constant."""
+
+    name: str
+    array: Any
+
+
+@dataclass(frozen=True)
+class _Place:
+    op: OpId
+    position: int
+
+
+def _lower(call: Emit) -> str:
+    return call.op.name.lower()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _type_string(declared: Any, position: int) -> str:
+    inputs = declared.inputs
+    if not inputs:
+        return ""
+    entry = inputs[min(position, len(inputs) - 1)]
+    return str(entry.type_str)
+
+
+def _allowed(type_string: str) -> np.dtype[Any] | None:
+    """The dtype of an operand whose type the schema fixes: ``tensor(int64)``."""
+    fixed: Mapping[str, Any] = {
+        "tensor(int64)": np.int64,
+        "tensor(int32)": np.int32,
+        "tensor(float)": np.float32,
+        "tensor(bool)": np.bool_,
+    }
+    found = fixed.get(type_string)
+    return None if found is None else np.dtype(found)

@@ -1,0 +1,213 @@
+"""Every change of a graph, so that it can be taken back exactly and handed to verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import Decision
+from surgeon_passes.index import GraphIndex, Position, Scope
+from surgeon_passes.region import Exactness, NodeImage, Region
+
+Slot = tuple[gs.Node, int, gs.Tensor, gs.Tensor]
+"""(node, operand or result number, tensor before, tensor after)"""
+
+
+@dataclass(eq=False)
+class Edit:
+    """One rewrite: nodes out, nodes in, edges moved. ``pairs`` are (tensor before, tensor after) that must be equal."""
+
+    rule: str
+    scope: Scope
+    root: gs.Node
+    decision: Decision
+    removed: tuple[NodeImage, ...] = ()
+    added: tuple[tuple[NodeImage, Position], ...] = ()
+    inputs: tuple[Slot, ...] = ()
+    outputs: tuple[Slot, ...] = ()
+    graph_outputs: tuple[tuple[Scope, int, gs.Tensor, gs.Tensor], ...] = ()
+    pairs: tuple[tuple[gs.Tensor, gs.Tensor], ...] = ()
+    touched: tuple[NodeImage, ...] = ()
+    """nodes that stay and whose edges move, as they were"""
+    cone: tuple[NodeImage, ...] = ()
+    exactness: Exactness = Exactness.ROUNDING
+
+    def footprint(self) -> set[int]:
+        """Ids of the nodes that this edit touches: edits that share one belong to one region."""
+        found = {id(i.node) for i in self.removed} | {id(i.node) for i, _ in self.added}
+        return found | {id(slot[0]) for slot in (*self.inputs, *self.outputs)}
+
+    def key(self) -> tuple[str, frozenset[int]]:
+        """The rewrite's identity, for not doing again what was refuted."""
+        return (self.rule, frozenset(id(i.node) for i in self.removed))
+
+
+class Journal:
+    """Applies edits to an index and takes them back, last in first out."""
+
+    def __init__(self, index: GraphIndex) -> None:
+        self.index = index
+        self.edits: list[Edit] = []
+
+    def apply(self, edit: Edit) -> None:
+        self._do(edit)
+        self.edits.append(edit)
+
+    def _do(self, edit: Edit) -> None:
+        for image in edit.removed:
+            self.index.remove_node(image.node)
+        for node, position, _, new in edit.outputs:
+            self.index.set_output(node, position, new)
+        for image, place in edit.added:
+            if self.index.is_live(image.node):
+                continue
+            try:
+                self.index.position(image.node)
+            except KeyError:
+                self.index.add_node(image.node, edit.scope, place)
+            else:
+                self.index.restore_node(image.node)
+        for node, position, _, new in edit.inputs:
+            self.index.set_input(node, position, new)
+        for scope, position, _, new in edit.graph_outputs:
+            self.index.set_graph_output(scope, position, new)
+
+    def undo(self, edit: Edit) -> None:
+        """Exactly the state before ``edit``; edits after it that share its region must be undone already."""
+        for scope, position, old, _ in reversed(edit.graph_outputs):
+            self.index.set_graph_output(scope, position, old)
+        for node, position, old, _ in reversed(edit.inputs):
+            self.index.set_input(node, position, old)
+        for image, _ in reversed(edit.added):
+            self.index.remove_node(image.node)
+        for node, position, old, _ in reversed(edit.outputs):
+            self.index.set_output(node, position, old)
+        for image in reversed(edit.removed):
+            self.index.restore_node(image.node)
+        self.edits.remove(edit)
+
+    def can_redo(self, edit: Edit) -> bool:
+        """Whether everything the edit touches is as it was when it was made."""
+        for image in edit.removed:
+            node = image.node
+            if (
+                not self.index.is_live(node)
+                or not _same(node.inputs, image.inputs)
+                or not _same(node.outputs, image.outputs)
+            ):
+                return False
+        return (
+            all(self.index.is_live(n) and n.inputs[i] is old for n, i, old, _ in edit.inputs)
+            and all(self.index.is_live(n) and n.outputs[i] is old for n, i, old, _ in edit.outputs)
+            and all(s.graph.outputs[i] is old for s, i, old, _ in edit.graph_outputs)
+        )
+
+    def forget(self) -> list[Edit]:
+        """Hand out the edits and start anew: they are final."""
+        done, self.edits = self.edits, []
+        return done
+
+
+def _same(first: Sequence[gs.Tensor], second: Sequence[gs.Tensor]) -> bool:
+    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
+
+
+def connected(edits: Iterable[Edit]) -> list[list[Edit]]:
+    """Edits grouped by shared nodes (union-find), each group in order."""
+    items = list(edits)
+    parent = list(range(len(items)))
+
+    def find(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+    owner: dict[int, int] = {}
+    for number, edit in enumerate(items):
+        for key in edit.footprint():
+            if key in owner:
+                parent[find(number)] = find(owner[key])
+            owner[key] = find(number)
+    groups: dict[int, list[Edit]] = {}
+    for number, edit in enumerate(items):
+        groups.setdefault(find(number), []).append(edit)
+    return list(groups.values())
+
+
+def region_of(edits: Sequence[Edit]) -> Region:
+    """What a group of edits changed, from the state before its first to the state after its last."""
+    before, after = _images(edits)
+    cone = _cone(edits, before)
+    made_before = {id(t) for i in before.values() for t in i.outputs}
+    made_after = {id(t) for i in after.values() for t in i.outputs}
+    gone = {id(t) for e in edits for i, _ in e.added for t in i.outputs} | made_before
+    alias = {id(b): a for e in edits for b, a in e.pairs if b is not a}
+    pairs = []
+    for tensor in _unique(b for e in edits for b, _ in e.pairs):
+        final = _resolve(tensor, alias)
+        if id(tensor) in made_before and (id(final) in made_after or id(final) not in gone):
+            pairs.append((tensor, final))
+    exactness = max((e.exactness for e in edits), key=list(Exactness).index)
+    return Region(
+        scope=edits[0].scope,
+        before=tuple(before.values()),
+        after=tuple(after.values()),
+        outputs=tuple(pairs),
+        exactness=exactness,
+        cone=cone,
+        rules=tuple(dict.fromkeys(e.rule for e in edits)),
+    )
+
+
+def _images(edits: Sequence[Edit]) -> tuple[dict[int, NodeImage], dict[int, NodeImage]]:
+    """Nodes that the edits took out, as they were first; nodes that they leave in, as they are last."""
+    before: dict[int, NodeImage] = {}
+    after: dict[int, NodeImage] = {}
+    first: dict[int, NodeImage] = {}
+    for edit in edits:
+        for image in edit.touched:
+            first.setdefault(id(image.node), image)
+        for image in edit.removed:
+            if after.pop(id(image.node), None) is None:
+                before[id(image.node)] = first.get(id(image.node), image)
+        for image, _ in edit.added:
+            after[id(image.node)] = image
+        for node, position, _, new in edit.inputs:
+            if id(node) in after:
+                after[id(node)] = _with(after[id(node)], position, new, is_input=True)
+        for node, position, _, new in edit.outputs:
+            if id(node) in after:
+                after[id(node)] = _with(after[id(node)], position, new, is_input=False)
+    return before, after
+
+
+def _with(image: NodeImage, position: int, tensor: gs.Tensor, is_input: bool) -> NodeImage:
+    inputs, outputs = list(image.inputs), list(image.outputs)
+    (inputs if is_input else outputs)[position] = tensor
+    return NodeImage(image.node, tuple(inputs), tuple(outputs))
+
+
+def _resolve(tensor: gs.Tensor, alias: dict[int, gs.Tensor]) -> gs.Tensor:
+    seen = set()
+    while id(tensor) in alias and id(tensor) not in seen:
+        seen.add(id(tensor))
+        tensor = alias[id(tensor)]
+    return tensor
+
+
+def _unique(tensors: Iterable[gs.Tensor]) -> list[gs.Tensor]:
+    return list({id(t): t for t in tensors}.values())
+
+
+def _cone(edits: Sequence[Edit], before: dict[int, NodeImage]) -> tuple[NodeImage, ...]:
+    """Nodes behind the values that rules read, less those that the region itself holds."""
+    made = {id(t) for i in before.values() for t in i.outputs}
+    found: dict[int, NodeImage] = {}
+    for edit in edits:
+        for image in edit.cone:
+            if id(image.node) not in before and not any(id(t) in made for t in image.outputs):
+                found.setdefault(id(image.node), image)
+    return tuple(found.values())

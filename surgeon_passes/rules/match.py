@@ -1,0 +1,262 @@
+"""What a rule's function reads: the bound tensors, constants and attributes of one match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.ops.schema import plain
+from surgeon_passes.ops.view import CallerAttribute, NodeView, normalise_axis
+from surgeon_passes.region import TensorType
+from surgeon_passes.rules.rule import Decline
+
+Array = NDArray[Any]
+
+
+class Context:
+    """What a match may ask of the graph: links, values (logged), types."""
+
+    def __init__(
+        self,
+        index: GraphIndex,
+        value: Callable[[gs.Tensor], Any],
+        type_of: Callable[[gs.Tensor], TensorType],
+    ) -> None:
+        self.index = index
+        self._value = value
+        self.type_of = type_of
+
+    def view(self, node: gs.Node) -> NodeView:
+        return NodeView(node, self.index.opset(node))
+
+    def value(self, tensor: gs.Tensor) -> Any:
+        """Known (ndarray), partly known (Partial) or unknown (None)."""
+        return self._value(tensor)
+
+
+class Operand(NDArrayOperatorsMixin):
+    """A bound tensor. One whose value is known works as an array in numpy expressions, floats in float64."""
+
+    def __init__(self, tensor: gs.Tensor, context: Context, node: gs.Node | None = None) -> None:
+        self.tensor = tensor
+        self._context = context
+        self._node = node
+
+    @property
+    def name(self) -> str:
+        return str(self.tensor.name)
+
+    @property
+    def type(self) -> TensorType:
+        return self._context.type_of(self.tensor)
+
+    @property
+    def dtype(self) -> int | None:
+        """onnx.TensorProto.DataType, None where unknown."""
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...] | None:
+        """Dims: ints, symbols, None where unknown; None where the rank is unknown."""
+        return self.type.shape
+
+    @property
+    def rank(self) -> int | None:
+        return self.type.rank
+
+    @property
+    def consumers(self) -> list[gs.Node]:
+        return self._context.index.consumers(self.tensor)
+
+    @property
+    def value(self) -> Any:
+        """ndarray in the tensor's own dtype, Partial, or None."""
+        return self._context.value(self.tensor)
+
+    @property
+    def node(self) -> NodeView:
+        """The node that makes this tensor. Raises Decline for an input or a constant."""
+        node = self._node or self._context.index.producer(self.tensor)
+        if node is None:
+            raise Decline(f"'{self.name}' is made by no node")
+        return self._context.view(node)
+
+    @property
+    def op(self) -> str:
+        return self.node.op
+
+    def attr(self, name: str) -> Any:
+        """An attribute of the node that makes this tensor, default filled in. Raises Decline where a caller gives it."""
+        try:
+            return self.node.attr(name)
+        except CallerAttribute as error:
+            raise Decline(str(error)) from None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        value = self.value
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"the value of '{self.name}' is not known: mark it ': const' in the pattern")
+        wide = value.astype(np.float64) if is_floating(value.dtype) else value
+        return wide if dtype is None else wide.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        arrays = [np.asarray(i) if isinstance(i, Operand) else i for i in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Operand({self.name!r})"
+
+
+def is_floating(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is floating, ml_dtypes' bfloat16 and float8 included."""
+    return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
+
+
+class _Bound:
+    """Names bound to tensors, read as attributes."""
+
+    def __init__(self, names: Mapping[str, Any], nodes: Mapping[str, gs.Node], context: Context) -> None:
+        self._names = names
+        self._nodes = nodes
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self._names:
+            return self._wrap(name, self._names[name])
+        raise AttributeError(f"the pattern binds no '{name}' (it binds {', '.join(sorted(self._names))})")
+
+    def _wrap(self, name: str, bound: Any) -> Any:
+        if bound is None:
+            return None
+        if isinstance(bound, tuple):
+            return tuple(Operand(t, self._context) for t in bound)
+        return Operand(bound, self._context, self._nodes.get(name))
+
+    def tensor(self, name: str) -> Any:
+        """The graphsurgeon tensor bound to ``name`` (a tuple for a variadic name, None for a missing one)."""
+        return self._names[name]
+
+    def attr(self, name: str) -> Any:
+        """The attribute captured as ``@name``. Raises Decline where a function's caller gives it."""
+        value = self._names[f"@{name}"]
+        if isinstance(value, gs.Node.AttributeRef):
+            raise Decline(f"attribute @{name} is given by the function's caller")
+        return plain(value)
+
+
+class Leaf(_Bound):
+    """One leaf of a sum or product that its template fits. ``option`` is the number of the alternative that matched."""
+
+    def __init__(
+        self,
+        tensor: gs.Tensor,
+        option: int,
+        names: Mapping[str, Any],
+        nodes: Mapping[str, gs.Node],
+        context: Context,
+        matched: tuple[gs.Node, ...] = (),
+    ) -> None:
+        super().__init__(names, nodes, context)
+        self.leaf = tensor
+        self.option = option
+        self.matched = matched
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the leaf is the template's parameter itself."""
+        return not self.matched
+
+    @property
+    def node(self) -> NodeView | None:
+        """The node that makes the leaf; None for a bare one."""
+        return self._context.view(self.matched[0]) if self.matched else None
+
+    @property
+    def op(self) -> str:
+        """The operator that makes the leaf; "" for a bare one."""
+        return self.node.op if self.node is not None else ""
+
+    @property
+    def out(self) -> Operand:
+        return Operand(self.leaf, self._context)
+
+
+class Match(_Bound):
+    """``m.x`` is an :class:`Operand`, a tuple of them for ``x...``, None where missing; ``m.branches`` the leaves."""
+
+    def __init__(
+        self,
+        root: gs.Node,
+        names: Mapping[str, Any],
+        nodes: Mapping[str, gs.Node],
+        context: Context,
+        leaves: Mapping[str, tuple[Leaf, ...]],
+        matched: tuple[gs.Node, ...],
+        leftovers: tuple[gs.Tensor, ...] = (),
+        join: str = "Add",
+    ) -> None:
+        super().__init__(names, nodes, context)
+        self.root = root
+        self.leaf_groups = leaves
+        self.matched = matched
+        self.leftovers = leftovers
+        self.join = join
+
+    def __getattr__(self, name: str) -> Any:
+        groups = self.__dict__.get("leaf_groups", {})
+        for template, leaves in groups.items():
+            if name in (plural(template), template):
+                return leaves
+        return super().__getattr__(name)
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    @property
+    def opset(self) -> int:
+        """Opset of ai.onnx where the match lies."""
+        return self._context.index.scope(self.root).opset("")
+
+    def leaves(self, template: str) -> tuple[Leaf, ...]:
+        return self.leaf_groups[template]
+
+    def value(self, name: str) -> Any:
+        """ndarray, Partial or None."""
+        bound = self._names[name]
+        return None if bound is None else self._context.value(bound)
+
+    def axis(self, name: str, attr: str = "axis", rank: int | None = None) -> int:
+        """A node's axis attribute as a non-negative number; the rank is that of its first operand unless given.
+
+        Raises Decline where the rank is unknown.
+        """
+        operand = getattr(self, name)
+        first = operand.node.input(0)
+        known = rank if rank is not None else self._context.type_of(first).rank if first is not None else None
+        axis = operand.attr(attr)
+        if axis >= 0:
+            return int(axis)
+        if known is None:
+            raise Decline(f"the rank of '{first.name if first is not None else name}' is unknown")
+        try:
+            return normalise_axis(int(axis), known)
+        except ValueError as error:
+            raise Decline(str(error)) from None
+
+    def all_leaves(self) -> Iterator[Leaf]:
+        for leaves in self.leaf_groups.values():
+            yield from leaves
+
+
+def plural(name: str) -> str:
+    """branch -> branches, leaf -> leafs."""
+    return name + ("es" if name.endswith(("ch", "sh", "s", "x")) else "s")

@@ -1,0 +1,592 @@
+"""The generic matcher: one pattern, anchored at one node.
+
+A machine with a list of goals, a trail of bindings and a stack of choices (operand orders, alternatives, groups of
+leaves), so that every order is tried without cloning patterns and nothing recurses over the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.ops.schema import domain_of, plain
+from surgeon_passes.ops.traits import COMMUTATIVE
+from surgeon_passes.ops.view import CallerAttribute, NodeView
+from surgeon_passes.rules import flat
+from surgeon_passes.rules.flat import Tree
+from surgeon_passes.rules.literals import equals
+from surgeon_passes.rules.match import Context, Leaf, Match
+from surgeon_passes.rules.pattern import (
+    NOWHERE,
+    Alternatives,
+    AttrPattern,
+    Call,
+    Capture,
+    Definition,
+    Flat,
+    Literal,
+    NameRef,
+    OpId,
+    Pattern,
+    Span,
+    Template,
+    TemplateUse,
+    Value,
+)
+
+MAX_PERMUTED = 4
+"""Operands of a commutative variadic operator whose orders are all tried; beyond it, the order as written."""
+
+
+@dataclass(frozen=True)
+class _Seek:
+    """Match ``value`` against ``tensor`` (None: missing)."""
+
+    value: Value
+    tensor: gs.Tensor | None
+
+
+@dataclass(frozen=True)
+class _Define:
+    """Match a definition against the node that makes one of its results."""
+
+    definition: Definition
+    node: gs.Node
+
+
+@dataclass(frozen=True)
+class _Assign:
+    """Give each of ``args`` one of ``leaves``."""
+
+    flat: Flat
+    args: tuple[Value, ...]
+    leaves: tuple[gs.Tensor, ...]
+    is_root: bool
+
+
+Goal: TypeAlias = _Seek | _Define | _Assign
+Goals: TypeAlias = "tuple[Goal, Goals] | None"
+
+
+@dataclass
+class Miss:
+    """How far the best attempt came, and why it stopped."""
+
+    nodes: tuple[gs.Node, ...] = ()
+    span: Span = NOWHERE
+    reason: str = ""
+
+
+@dataclass
+class _State:
+    names: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[str, gs.Node] = field(default_factory=dict)
+    matched: dict[int, gs.Node] = field(default_factory=dict)
+    leaves: dict[str, tuple[Leaf, ...]] = field(default_factory=dict)
+    leftovers: tuple[gs.Tensor, ...] = ()
+
+
+def root_operators(pattern: Pattern) -> frozenset[OpId]:
+    """Operators that the root may be."""
+    found: set[OpId] = set()
+    todo: list[Value] = [pattern.root.value]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Call):
+            found.update(value.ops)
+        elif isinstance(value, Flat):
+            found.update(OpId("", op) for op in flat.OPERATORS[value.kind])
+        elif isinstance(value, Alternatives):
+            todo.extend(value.options)
+    return frozenset(found)
+
+
+class Matcher:
+    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
+
+    def __init__(self, pattern: Pattern, context: Context) -> None:
+        self.pattern = pattern
+        self.context = context
+        self.index = context.index
+        self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
+        self.miss = Miss()
+
+    def matches(self, root: gs.Node) -> Iterator[Match]:
+        """Every way in which the pattern fits with its root at ``root``, best first."""
+        self.miss = Miss()
+        machine = _Machine(self, root, self.made_by)
+        for state in machine.run((_Define(self.pattern.root, root), None)):
+            join = "Add"
+            if isinstance(self.pattern.root.value, Flat):
+                join = flat.JOIN[self.pattern.root.value.kind]
+            matched = tuple(state.matched.values())
+            names, nodes = dict(state.names), dict(state.nodes)
+            yield Match(
+                root, names, nodes, self.context, dict(state.leaves), matched, state.leftovers, join
+            )  # fmt: skip
+
+    def note(self, matched: Mapping[int, gs.Node], span: Span, reason: str) -> None:
+        if len(matched) >= len(self.miss.nodes) and matched:
+            self.miss = Miss(tuple(matched.values()), span, reason)
+
+
+class _Machine:
+    def __init__(self, matcher: Matcher, root: gs.Node, made_by: Mapping[str, Definition]) -> None:
+        self.matcher = matcher
+        self.context = matcher.context
+        self.index = matcher.index
+        self.scope = self.index.scope(root)
+        self.made_by = made_by
+        self.state = _State()
+        self.trail: list[tuple[dict[Any, Any], Any]] = []
+
+    # --- the machine -------------------------------------------------------------------------------------------------
+
+    def run(self, goals: Goals) -> Iterator[_State]:
+        choices: list[tuple[Goals, int, _Seed]] = [(goals, 0, None)]
+        while choices:
+            pending, mark, seed = choices.pop()
+            self.undo(mark)
+            if seed is not None and not seed():
+                continue
+            while True:
+                if pending is None:
+                    yield self.state
+                    break
+                goal, rest = pending
+                options = self.step(goal)
+                if not options:
+                    break
+                for steps, start in reversed(options[1:]):
+                    choices.append((_push(steps, rest), len(self.trail), start))
+                steps, start = options[0]
+                if start is not None and not start():
+                    break
+                pending = _push(steps, rest)
+
+    def undo(self, mark: int) -> None:
+        while len(self.trail) > mark:
+            table, key = self.trail.pop()
+            if isinstance(table, _Slot):
+                table.restore(key)
+            else:
+                del table[key]
+
+    def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        table[key] = value
+        self.trail.append((table, key))
+
+    def bind(self, name: str, value: Any, span: Span) -> bool:
+        if name in self.state.names:
+            if same(self.state.names[name], value, self.context):
+                return True
+            return self.fail(span, f"'{name}' stands for two different tensors")
+        self.put(self.state.names, name, value)
+        return True
+
+    def fail(self, span: Span, reason: str) -> bool:
+        self.matcher.note(self.state.matched, span, reason)
+        return False
+
+    def step(self, goal: Goal) -> _Options:
+        if isinstance(goal, _Seek):
+            return self.seek(goal.value, goal.tensor)
+        if isinstance(goal, _Define):
+            return self.define(goal.definition, goal.node)
+        return self.assign(goal)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def seek(self, value: Value, tensor: gs.Tensor | None) -> _Options:
+        if isinstance(value, Alternatives):
+            return [((_Seek(option, tensor),), None) for option in value.options]
+        if isinstance(value, Literal):
+            return _one() if self.literal(value, tensor) else []
+        if isinstance(value, NameRef):
+            return self.name(value, tensor)
+        node = self.producer(tensor, value.span)
+        if node is None:
+            return []
+        return self.call(value, node) if isinstance(value, Call) else self.flat(value, node, False)
+
+    def producer(self, tensor: gs.Tensor | None, span: Span) -> gs.Node | None:
+        if tensor is None:
+            self.fail(span, "the operand is missing")
+            return None
+        node = self.index.producer(tensor)
+        if node is None:
+            self.fail(span, f"'{tensor.name}' is made by no node")
+        elif self.index.scope(node) is not self.scope:
+            self.fail(span, f"'{tensor.name}' comes from an outer graph")
+            return None
+        return node
+
+    def literal(self, value: Literal, tensor: gs.Tensor | None) -> bool:
+        if value.value == "" and tensor is None:
+            return True
+        if tensor is None:
+            return self.fail(value.span, "the operand is missing")
+        if value.value == "":
+            return self.fail(value.span, f"'{tensor.name}' should be missing")
+        known = self.context.value(tensor)
+        if isinstance(known, np.ndarray) and equals(value.value, known):
+            return True
+        return self.fail(value.span, f"'{tensor.name}' is not the constant {value.value}")
+
+    def name(self, ref: NameRef, tensor: gs.Tensor | None) -> _Options:
+        definition = self.made_by.get(ref.name)
+        if definition is not None and tensor is not None:
+            return self.defined(ref, definition, tensor)
+        if tensor is None and not ref.optional:
+            self.fail(ref.span, f"operand '{ref.name}' is missing")
+            return []
+        if tensor is not None and not self.kind(ref, tensor):
+            return []
+        return _one() if self.bind(ref.name, tensor, ref.span) else []
+
+    def defined(self, ref: NameRef, definition: Definition, tensor: gs.Tensor) -> _Options:
+        if ref.name in self.state.names:
+            return _one() if self.bind(ref.name, tensor, ref.span) else []
+        if not isinstance(definition.value, (Call, Flat)):
+            self.put(self.state.names, ref.name, tensor)
+            node = self.index.producer(tensor)
+            if node is not None:
+                self.put(self.state.nodes, ref.name, node)
+            return [((_Seek(definition.value, tensor),), None)]
+        node = self.producer(tensor, ref.span)
+        if node is None:
+            return []
+        position = [o.name for o in definition.outputs].index(ref.name)
+        variadic = definition.outputs[position].variadic
+        if not variadic and (position >= len(node.outputs) or node.outputs[position] is not tensor):
+            self.fail(ref.span, f"'{tensor.name}' is not result {position + 1} of {node.op}")
+            return []
+        return [((_Define(definition, node),), None)]
+
+    def kind(self, ref: NameRef, tensor: gs.Tensor) -> bool:
+        if ref.kind == "const" and not isinstance(self.context.value(tensor), np.ndarray):
+            return self.fail(ref.span, f"'{tensor.name}' is not constant")
+        if ref.kind == "partial" and self.context.value(tensor) is None:
+            return self.fail(ref.span, f"nothing is known of the value of '{tensor.name}'")
+        if ref.kind == "unshared" and self.index.edge_count(tensor) != 1:
+            return self.fail(ref.span, f"'{tensor.name}' is used elsewhere too")
+        return True
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def define(self, definition: Definition, node: gs.Node) -> _Options:
+        value = definition.value
+        if isinstance(value, (Call, Flat)):
+            if not self.results(definition, node):
+                return []
+            for output in definition.outputs:
+                self.put(self.state.nodes, output.name, node)
+            is_root = definition is self.matcher.pattern.root
+            return self.call(value, node) if isinstance(value, Call) else self.flat(value, node, is_root)
+        if not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
+            return []
+        self.put(self.state.nodes, definition.outputs[0].name, node)
+        return [((_Seek(value, node.outputs[0]),), None)]
+
+    def results(self, definition: Definition, node: gs.Node) -> bool:
+        named = definition.outputs
+        if named and named[-1].variadic:
+            head, rest = node.outputs[: len(named) - 1], tuple(node.outputs[len(named) - 1 :])
+            if len(head) < len(named) - 1 or not self.bind(named[-1].name, rest, named[-1].span):
+                return False
+            pairs = list(zip(named, head, strict=False))
+        else:
+            for extra in node.outputs[len(named) :]:
+                if extra.name and self.index.edge_count(extra):
+                    return self.fail(definition.span, f"result '{extra.name}' of {node.op} is used")
+            pairs = [(o, node.outputs[i] if i < len(node.outputs) else None) for i, o in enumerate(named)]
+        for output, tensor in pairs:
+            present = tensor if tensor is not None and tensor.name else None
+            if present is None and not output.optional:
+                return self.fail(output.span, f"{node.op} has no result for '{output.name}'")
+            if not self.bind(output.name, present, output.span):
+                return False
+        return True
+
+    def call(self, call: Call, node: gs.Node) -> _Options:
+        name = OpId(domain_of(node.domain), node.op)
+        if name not in call.ops:
+            self.fail(call.span, f"{name} stands where {'|'.join(map(str, call.ops))} is wanted")
+            return []
+        view = self.context.view(node)
+        if not view.regular:
+            self.fail(call.span, f"{name} at opset {view.opset} means something else")
+            return []
+        if not all(self.attribute(a, view) for a in call.attrs):
+            return []
+        self.match_node(node)
+        return [(tuple(map(_Seek, args, operands)), self.rest(tail)) for args, operands, tail in _orders(call, view)]
+
+    def match_node(self, node: gs.Node) -> None:
+        if id(node) not in self.state.matched:
+            self.put(self.state.matched, id(node), node)
+
+    def rest(self, tail: tuple[NameRef, tuple[gs.Tensor, ...]] | None) -> _Seed:
+        if tail is None:
+            return None
+        ref, tensors = tail
+
+        def start() -> bool:
+            if ref.kind == "const" and not all(isinstance(self.context.value(t), np.ndarray) for t in tensors):
+                return self.fail(ref.span, f"an operand of '{ref.name}...' is not constant")
+            definition = self.made_by.get(ref.name)
+            if definition is not None and ref.name not in self.state.names:
+                return self.rest_of_definition(ref, definition, tensors)
+            return self.bind(ref.name, tensors, ref.span)
+
+        return start
+
+    def rest_of_definition(self, ref: NameRef, definition: Definition, tensors: tuple[gs.Tensor, ...]) -> bool:
+        """``Concat(parts...)`` with ``parts... = Split(x)``: one node makes all, in order."""
+        node = self.producer(tensors[0] if tensors else None, ref.span)
+        if node is None or not isinstance(definition.value, Call):
+            return False
+        if len(node.outputs) != len(tensors) or any(a is not b for a, b in zip(node.outputs, tensors, strict=True)):
+            return self.fail(ref.span, f"'{ref.name}...' are not the results of one {node.op}, in order")
+        self.put(self.state.names, ref.name, tensors)
+        self.put(self.state.nodes, ref.name, node)
+        options = self.call(definition.value, node)
+        return any(self.settle(steps, start) for steps, start in options)
+
+    def settle(self, steps: tuple[Goal, ...], start: _Seed) -> bool:
+        """Run goals to their first solution, keeping its bindings."""
+        mark = len(self.trail)
+        if start is not None and not start():
+            self.undo(mark)
+            return False
+        for goal in steps:
+            if not any(self.settle(inner, begin) for inner, begin in self.step(goal)):
+                self.undo(mark)
+                return False
+        return True
+
+    def attribute(self, pattern: AttrPattern, view: NodeView) -> bool:
+        try:
+            value = view.attr(pattern.name)
+        except CallerAttribute:
+            value = view.attrs[pattern.name]
+        if isinstance(pattern.value, Capture):
+            key = f"@{pattern.value.name}"
+            if key in self.state.names:
+                if plain(self.state.names[key]) == plain(value):
+                    return True
+                return self.fail(pattern.span, f"{key} stands for two different values")
+            self.put(self.state.names, key, value)
+            return True
+        wanted = pattern.value.value
+        if equals(wanted, value) or self.same_axis(pattern.name, wanted, value, view):
+            return True
+        return self.fail(pattern.span, f"attribute {pattern.name} is {value}, not {wanted}")
+
+    def same_axis(self, name: str, wanted: Any, value: Any, view: NodeView) -> bool:
+        """``axis=-1`` is the last axis however the model writes it."""
+        if name != "axis" or not isinstance(wanted, int) or not isinstance(value, int):
+            return False
+        first = view.input(0)
+        rank = self.context.type_of(first).rank if first is not None else None
+        return rank is not None and wanted % rank == value % rank and -rank <= value < rank
+
+    # --- sums and products -------------------------------------------------------------------------------------------
+
+    def flat(self, pattern: Flat, node: gs.Node, is_root: bool) -> _Options:
+        if is_root and flat.is_inner(node, pattern.kind, self.index):
+            return []
+        tree = flat.flatten(node, pattern.kind, self.index)
+        if tree is None:
+            self.fail(pattern.span, f"{node.op} is no {pattern.kind} of two or more")
+            return []
+        for member in tree.nodes:
+            self.match_node(member)
+        if len(pattern.args) == 1 and isinstance(pattern.args[0], TemplateUse):
+            return self.template(pattern, pattern.args[0], tree, is_root)
+        fixed = tuple(a for a in pattern.args if not isinstance(a, TemplateUse) and not _is_rest(a))
+        if len(tree.leaves) < len(fixed):
+            self.fail(pattern.span, f"{len(tree.leaves)} operands where {len(fixed)} are wanted")
+            return []
+        return [((_Assign(pattern, tuple(sorted(fixed, key=_selectivity)), tree.leaves, is_root),), None)]
+
+    def assign(self, goal: _Assign) -> _Options:
+        if not goal.args:
+            return _one() if self.finish(goal) else []
+        first, rest = goal.args[0], goal.args[1:]
+        options: _Options = []
+        for position, leaf in enumerate(goal.leaves):
+            others = goal.leaves[:position] + goal.leaves[position + 1 :]
+            options.append(((_Seek(first, leaf), _Assign(goal.flat, rest, others, goal.is_root)), None))
+        return options
+
+    def finish(self, goal: _Assign) -> bool:
+        rest = next((a for a in goal.flat.args if _is_rest(a)), None)
+        if isinstance(rest, NameRef):
+            return self.bind(rest.name, goal.leaves, rest.span)
+        if not goal.leaves:
+            return True
+        if not goal.is_root:
+            return self.fail(goal.flat.span, f"'{goal.leaves[0].name}' is one operand too many")
+        self.set_leftovers(goal.leaves)
+        return True
+
+    def set_leftovers(self, tensors: tuple[gs.Tensor, ...]) -> None:
+        self.trail.append((_Slot(self.state), self.state.leftovers))  # type: ignore[arg-type]
+        self.state.leftovers = tensors
+
+    def template(self, pattern: Flat, use: TemplateUse, tree: Tree, is_root: bool) -> _Options:
+        """One choice for each group of leaves that bind the same parameters, largest group first."""
+        template = self.matcher.pattern.templates[use.template]
+        groups: dict[tuple[int, ...], list[tuple[int, Leaf, tuple[gs.Tensor, ...]]]] = {}
+        for position, tensor in enumerate(tree.leaves):
+            for leaf, params in self.candidates(template, tensor):
+                key = tuple(id(p) for p in params)
+                members = groups.setdefault(key, [])
+                if not members or members[-1][0] != position:
+                    members.append((position, leaf, params))
+        useful = [g for g in groups.values() if len(g) > 1 and any(not leaf.is_bare for _, leaf, _ in g)]
+        useful.sort(key=lambda g: -sum(not leaf.is_bare for _, leaf, _ in g))
+        if not useful:
+            self.fail(pattern.span, f"no two operands of the {pattern.kind} are {use.template}es of one tensor")
+        if not is_root:
+            useful = [g for g in useful if len(g) == len(tree.leaves)]
+        return [((), self.take(use, group, tree)) for group in useful]
+
+    def take(self, use: TemplateUse, group: list[tuple[int, Leaf, tuple[gs.Tensor, ...]]], tree: Tree) -> _Seed:
+        def start() -> bool:
+            for name, tensor in zip(use.params, group[0][2], strict=True):
+                if not self.bind(name, tensor, use.span):
+                    return False
+            for _, leaf, _ in group:
+                for node in leaf.matched:
+                    self.match_node(node)
+            self.put(self.state.leaves, use.template, tuple(leaf for _, leaf, _ in group))
+            taken = {position for position, _, _ in group}
+            self.set_leftovers(tuple(t for i, t in enumerate(tree.leaves) if i not in taken))
+            return True
+
+        return start
+
+    def candidates(self, template: Template, tensor: gs.Tensor) -> Iterator[tuple[Leaf, tuple[gs.Tensor, ...]]]:
+        """Ways to read one leaf. A leaf that has another use can only be the bare parameter."""
+        single = self.index.edge_count(tensor) == 1
+        for number, option in enumerate(template.options):
+            is_bare = isinstance(option, NameRef)
+            if not single and not is_bare:
+                continue
+            inner = _Machine(self.matcher, self.matcher_root(tensor), {})
+            inner.scope = self.scope
+            for state in inner.run((_Seek(option, tensor), None)):
+                if not inner.private(state, tensor):
+                    continue
+                params = tuple(state.names[p] for p in template.params)
+                matched = tuple(state.matched.values())
+                yield Leaf(tensor, number, dict(state.names), dict(state.nodes), self.context, matched), params
+                break
+
+    def matcher_root(self, tensor: gs.Tensor) -> gs.Node:
+        node = self.index.producer(tensor)
+        if node is not None:
+            return node
+        return next(iter(self.state.matched.values()))
+
+    def private(self, state: _State, leaf: gs.Tensor) -> bool:
+        """Whether nothing outside the leaf reads what lies inside it."""
+        for node in state.matched.values():
+            for tensor in node.outputs:
+                if tensor is leaf or not tensor.name:
+                    continue
+                inside = all(id(c) in state.matched for c in self.index.consumers(tensor))
+                if not inside or self.index.is_output(tensor):
+                    return False
+        return True
+
+
+class _Slot:
+    """Trail entry for the leftovers, which are replaced, not added."""
+
+    def __init__(self, state: _State) -> None:
+        self.state = state
+
+    def restore(self, old: Any) -> None:
+        self.state.leftovers = old
+
+
+_Seed: TypeAlias = Any  # Callable[[], bool] | None: bindings made when a choice is entered
+_Options: TypeAlias = list[tuple[tuple[Goal, ...], _Seed]]
+
+
+def _one() -> _Options:
+    return [((), None)]
+
+
+def _push(steps: tuple[Goal, ...], rest: Goals) -> Goals:
+    for goal in reversed(steps):
+        rest = (goal, rest)
+    return rest
+
+
+def _is_rest(value: Any) -> bool:
+    return isinstance(value, NameRef) and value.variadic
+
+
+def _selectivity(value: Value) -> int:
+    """Structured operands first, then constants, then names that anything fits."""
+    if isinstance(value, (Call, Flat)):
+        return 0
+    if isinstance(value, Alternatives):
+        return 1
+    if isinstance(value, Literal):
+        return 2
+    return 3 if value.kind != "any" else 4
+
+
+_Order: TypeAlias = tuple[tuple[Value, ...], tuple[gs.Tensor | None, ...], tuple[NameRef, tuple[gs.Tensor, ...]] | None]
+
+
+def _orders(call: Call, view: NodeView) -> Iterator[_Order]:
+    """Each way to lay the call's arguments on the node's operands."""
+    args, operands = call.args, view.inputs
+    tail: tuple[NameRef, tuple[gs.Tensor, ...]] | None = None
+    if args and isinstance(args[-1], NameRef) and args[-1].variadic:
+        head = len(args) - 1
+        if len(operands) < head or any(t is None for t in operands[head:]):
+            return
+        tail = (args[-1], tuple(t for t in operands[head:] if t is not None))
+        args, operands = args[:-1], operands[:head]
+    if len(operands) > len(args):
+        return
+    padded = operands + (None,) * (len(args) - len(operands))
+    if view.op in COMMUTATIVE and view.domain == "" and tail is None and 1 < len(args) <= MAX_PERMUTED:
+        seen = set()
+        for order in permutations(padded):
+            key = tuple(id(t) for t in order)
+            if key not in seen:
+                seen.add(key)
+                yield args, order, None
+        return
+    yield args, padded, tail
+
+
+def same(first: Any, second: Any, context: Context) -> bool:
+    """Whether two bindings are the same tensor, constants of equal dtype, shape and bytes, or equal tuples of them."""
+    if first is second:
+        return True
+    if first is None or second is None:
+        return False
+    if isinstance(first, tuple) or isinstance(second, tuple):
+        if not (isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second)):
+            return False
+        return all(same(a, b, context) for a, b in zip(first, second, strict=True))
+    if not (isinstance(first, gs.Constant) and isinstance(second, gs.Constant)):
+        return False
+    a, b = context.value(first), context.value(second)
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        return False
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -1,0 +1,237 @@
+"""The only thing that changes a graph: legality, the cost gate, and edits for the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import APPLIED, Decision
+from surgeon_passes.errors import RuleError
+from surgeon_passes.index import GraphIndex, Position, Scope, node_label
+from surgeon_passes.ops.cost import Cost, cost
+from surgeon_passes.region import Exactness, NodeImage
+from surgeon_passes.rules.emit import Emitted, Emitter
+from surgeon_passes.rules.journal import Edit, Journal, Slot
+from surgeon_passes.rules.match import Context, Match
+from surgeon_passes.rules.rule import Decline, Replacement, Rule
+
+Cone = Callable[[gs.Tensor], Iterable[gs.Node]]
+GROWTH = 1.001
+
+
+class Rewriter:
+    """Makes edits and gives them to the journal."""
+
+    def __init__(self, context: Context, cone: Cone = lambda tensor: ()) -> None:
+        self.context = context
+        self.index: GraphIndex = context.index
+        self.journal = Journal(self.index)
+        self.cone = cone
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def rewrite(self, rule: Rule, match: Match, reads: Iterable[gs.Tensor] = ()) -> Edit:
+        """Apply ``rule`` to ``match``. Raises Decline, naming why, where it is not legal or not worth it."""
+        replacement = self.call(rule, match)
+        outcome = replacement.outcome if replacement.outcome is not None else next(iter(rule.rewrites))
+        if outcome not in rule.rewrites:
+            raise RuleError(f"{rule.name}: the function chose '{outcome}', not one of {', '.join(rule.rewrites)}")
+        rewrite = rule.rewrites[outcome]
+        produced = {name for line in rewrite.lines for name in line.outputs}
+        self.check_interior(match, produced)
+        emitted = Emitter(rule, match, replacement).run(rewrite)
+        before = cost([self.context.view(n) for n in match.matched], self.context.type_of)
+        after = cost(self.views(emitted.nodes, match), self.context.type_of)
+        if not rule.may_grow:
+            _check_cost(before, after)
+        decision = Decision(
+            rule.name,
+            self.index.scope(match.root).path,
+            node_label(match.root),
+            APPLIED,
+            nodes=tuple(node_label(n) for n in match.matched),
+            metrics=_metrics(before, after),
+        )
+        edit = self.plan(match, emitted, decision, rule.exactness, reads)
+        self.journal.apply(edit)
+        return edit
+
+    def call(self, rule: Rule, match: Match) -> Replacement:
+        if rule.function is None:
+            return Replacement()
+        try:
+            found = rule.function(match)
+        except (Decline, RuleError):
+            raise
+        except Exception as error:
+            where = node_label(match.root)
+            raise RuleError(f"{rule.name}: its function failed at {where}: {type(error).__name__}: {error}") from error
+        return found if found is not None else Replacement()
+
+    def views(self, nodes: Iterable[gs.Node], match: Match) -> list[Any]:
+        from surgeon_passes.ops.view import NodeView
+
+        scope = self.index.scope(match.root)
+        return [NodeView(n, scope.opset(n.domain or "")) for n in nodes]
+
+    def check_interior(self, match: Match, produced: set[str]) -> None:
+        """A tensor that goes away must have no reader outside the match and be no output."""
+        kept = {id(match._names[n]) for n in produced if match._names.get(n) is not None}
+        kept.add(id(match.root.outputs[0]) if match.leftovers else 0)
+        matched = {id(n) for n in match.matched}
+        for node in match.matched:
+            for tensor in node.outputs:
+                if not tensor.name or id(tensor) in kept:
+                    continue
+                if self.index.is_output(tensor):
+                    raise Decline(f"'{tensor.name}' is a graph output")
+                outside = next((c for c in self.index.consumers(tensor) if id(c) not in matched), None)
+                if outside is not None:
+                    raise Decline(f"'{tensor.name}' is also used by {node_label(outside)}")
+
+    # --- edits -------------------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        match: Match,
+        emitted: Emitted,
+        decision: Decision,
+        exactness: Exactness,
+        reads: Iterable[gs.Tensor],
+    ) -> Edit:
+        """The edit that puts ``emitted`` in the place of the match."""
+        replaced = [
+            (match._names[name], tensor)
+            for name, tensor in emitted.results.items()
+            if isinstance(match._names.get(name), gs.Tensor)
+        ]
+        return self.edit(
+            rule=decision.rule,
+            root=match.root,
+            decision=decision,
+            removed=match.matched,
+            added=emitted.nodes,
+            replaced=replaced,
+            exactness=exactness,
+            reads=reads,
+        )
+
+    def edit(
+        self,
+        *,
+        rule: str,
+        root: gs.Node,
+        decision: Decision,
+        removed: Iterable[gs.Node],
+        added: Iterable[gs.Node],
+        replaced: Iterable[tuple[gs.Tensor, gs.Tensor]],
+        exactness: Exactness,
+        reads: Iterable[gs.Tensor] = (),
+    ) -> Edit:
+        """An edit with everything that moving its results entails; :meth:`Journal.apply` carries it out.
+
+        ``replaced`` are (result before, tensor that stands for it now); equal where a new node makes the same tensor.
+        Raises Decline where a result and what replaces it both are interface.
+        """
+        scope = self.index.scope(root)
+        position = self.index.position(root)
+        gone = {id(n) for n in removed}
+        new = list(added)
+        made = {id(t) for n in new for t in n.outputs}
+        moves = _Moves(self.index, gone, made)
+        pairs = list(replaced)
+        for old, now in pairs:
+            if old is not now:
+                new += moves.forward(old, now, scope)
+        return Edit(
+            rule=rule,
+            scope=scope,
+            root=root,
+            decision=decision,
+            removed=tuple(NodeImage.of(n) for n in removed),
+            added=tuple((NodeImage.of(n), _place(position, i)) for i, n in enumerate(new)),
+            inputs=tuple(moves.inputs),
+            outputs=tuple(moves.outputs),
+            graph_outputs=tuple(moves.graph_outputs),
+            pairs=tuple(pairs),
+            touched=tuple(moves.touched.values()),
+            cone=tuple(NodeImage.of(n) for t in reads for n in self.cone(t)),
+            exactness=exactness,
+        )
+
+
+class _Moves:
+    """Edges that move when one tensor takes the place of another."""
+
+    def __init__(self, index: GraphIndex, gone: set[int], made: set[int]) -> None:
+        self.index = index
+        self.gone = gone
+        self.made = made
+        self.inputs: list[Slot] = []
+        self.outputs: list[Slot] = []
+        self.graph_outputs: list[tuple[Scope, int, gs.Tensor, gs.Tensor]] = []
+        self.touched: dict[int, NodeImage] = {}
+
+    def forward(self, old: gs.Tensor, now: gs.Tensor, scope: Scope) -> list[gs.Node]:
+        """Consumers of ``old`` read ``now``; gives nodes that are needed besides."""
+        if not self.index.is_output(old):
+            self.readers(old, now)
+            return []
+        if isinstance(now, gs.Constant):
+            node = gs.Node("Constant", attrs={"value": gs.Constant(f"{old.name}.value", now._values)})
+            list.append(node.outputs, old)
+            return [node]
+        return self.take_over(old, now, scope)
+
+    def take_over(self, old: gs.Tensor, now: gs.Tensor, scope: Scope) -> list[gs.Node]:
+        """``old`` is an output: the producer of ``now`` makes it instead."""
+        producer = self.index.producer(now)
+        if producer is None or self.index.is_output(now) or self.index.scope(producer) is not scope:
+            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+        if id(producer) in self.gone:
+            raise Decline(f"'{now.name}' is made by a node that goes away")
+        self.touch(producer)
+        self.outputs.append((producer, _slot(producer.outputs, now), now, old))
+        self.readers(now, old)
+        return []
+
+    def readers(self, old: gs.Tensor, now: gs.Tensor) -> None:
+        for node in self.index.consumers(old):
+            if id(node) in self.gone:
+                continue
+            self.touch(node)
+            self.inputs += [(node, i, old, now) for i, t in enumerate(node.inputs) if t is old]
+
+    def touch(self, node: gs.Node) -> None:
+        self.touched.setdefault(id(node), NodeImage.of(node))
+
+
+def _slot(tensors: Iterable[gs.Tensor], tensor: gs.Tensor) -> int:
+    return next(i for i, t in enumerate(tensors) if t is tensor)
+
+
+def _place(position: Position, number: int) -> Position:
+    return (*position, number)
+
+
+def _check_cost(before: Cost, after: Cost) -> None:
+    if before.per_position != after.per_position:
+        return
+    if after.macs > before.macs * GROWTH:
+        times = after.macs / before.macs if before.macs else float("inf")
+        raise Decline(f"it would cost {times:.3g}x the multiply-accumulates ({before.macs} to {after.macs})")
+    if after.weights > before.weights * GROWTH:
+        times = after.weights / before.weights if before.weights else float("inf")
+        raise Decline(f"it would hold {times:.3g}x the weights ({before.weights} to {after.weights})")
+
+
+def _metrics(before: Cost, after: Cost) -> Mapping[str, Any]:
+    return {
+        "macs_before": before.macs,
+        "macs_after": after.macs,
+        "weights_before": before.weights,
+        "weights_after": after.weights,
+        "per_position": before.per_position,
+    }
