@@ -100,10 +100,11 @@ class PatternCheck:
     def run(self) -> Bound:
         items = [*self.outside, *(item for items in self.inside.values() for item in items)]
         items.sort(key=lambda item: (item.span.line, item.span.start))
+        for item in items:  # first: a misspelt operator, or a template without '...', looks like something else below
+            if isinstance(item, Call):
+                self.check_call(item)
         for item in items:
-            self.check_item(item)
-        for item in items:
-            self.check_options(item)
+            self.check_place(item)
         self.check_distinct()
         for definition in self.pattern.definitions:
             self.check_definition(definition)
@@ -118,10 +119,13 @@ class PatternCheck:
 
     # --- places ---
 
-    def check_item(self, item: PatternItem) -> None:
+    def check_place(self, item: PatternItem) -> None:
         match item:
             case Call():
-                self.check_call(item)
+                self.check_alternatives(item)
+            case Alternatives():
+                for option in item.options:
+                    self.check_bare(option)
             case Flat():
                 self.check_flat(item)
             case TemplateUse():
@@ -164,16 +168,12 @@ class PatternCheck:
                 f"template '{use.template}' has {wanted} parameter{plural}, not {len(use.params)}", use.span
             )
 
-    def check_options(self, item: PatternItem) -> None:
-        """Alternatives, after every call was checked: an operator that is misspelt looks like a name here."""
-        if isinstance(item, Alternatives):
-            for option in item.options:
-                self.check_bare(option)
-        if isinstance(item, Call) and len(item.ops) > 1:
-            for op in item.ops:
-                if op.name in self.tensor_names():
-                    span = self.source.find(str(op), item.span)
-                    raise self.fail(f"'{op}' is an operator here and a tensor elsewhere: rename the tensor", span)
+    def check_alternatives(self, call: Call) -> None:
+        """``Add|Sub(x, y)`` could also mean a tensor ``Add``, where there is one."""
+        for op in call.ops if len(call.ops) > 1 else ():
+            if op.name in self.tensor_names():
+                span = self.source.find(str(op), call.span)
+                raise self.fail(f"'{op}' is an operator here and a tensor elsewhere: rename the tensor", span)
 
     def check_bare(self, option: Value) -> None:
         """A name that stands for a whole value: a definition's, or an option of alternatives."""
@@ -332,8 +332,11 @@ def _title(definition: Definition) -> str:
 
 
 def _circular(uses: Mapping[K, set[K]]) -> set[K]:
-    """The keys from which a circle of uses can be reached."""
+    """The keys on a circle of uses (or on a way between two)."""
     left = dict(uses)
-    while done := {key for key, used in left.items() if not used & left.keys()}:
-        left = {key: used for key, used in left.items() if key not in done}
-    return set(left)
+    while True:
+        used_by_some = {key for used in left.values() for key in used}
+        inner = {key: used for key, used in left.items() if key in used_by_some and used & left.keys()}
+        if len(inner) == len(left):
+            return set(left)
+        left = inner

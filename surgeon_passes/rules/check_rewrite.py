@@ -131,7 +131,9 @@ class RewriteCheck:
 
     def attribute_span(self, name: str, value: Literal | Capture) -> Span:
         """Where an attribute's name stands: in front of its value, unless a line ends between them."""
-        found = re.search(rf"{name}\s*(:\s*\w+\s*)?=\s*$", self.source.line(value.span.line)[: value.span.start])
+        found = re.search(
+            rf"{re.escape(name)}\s*(:\s*\w+\s*)?=\s*$", self.source.line(value.span.line)[: value.span.start]
+        )
         return Span(value.span.line, found.start(), found.start() + len(name)) if found else value.span
 
     # --- names ---
