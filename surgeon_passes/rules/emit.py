@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.errors import RuleError
 from surgeon_passes.model.constants import numpy_dtype
 from surgeon_passes.ops.legacy import LEGACY, CannotEmit
 from surgeon_passes.ops.schema import schema
 from surgeon_passes.rules.match import Match, Operand, is_floating
 from surgeon_passes.rules.pattern import Attrs, Emit, Literal, NameRef, OpId, Rewrite, RewriteValue, SameOp
-from surgeon_passes.rules.rule import Decline, Replacement, Rule, RuleError
+from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
 
 @dataclass
@@ -43,9 +44,9 @@ class Emitter:
         """Raises Decline where the rewrite cannot be written, RuleError where a name it needs was not supplied."""
         for line in rewrite.lines:
             if isinstance(line.value, Emit):
-                self.emit(line.value, [self.result(name) for name in line.outputs])
+                self.emit(line.value, [self.result(name) if name else gs.Variable.empty() for name in line.outputs])
             else:
-                self.done.results[line.outputs[0]] = self.operand(line.value, None)  # type: ignore[assignment]
+                self.done.results[line.outputs[0]] = self.operand(line.value, None)
         self.join()
         return self.done
 
@@ -131,14 +132,27 @@ class Emitter:
     def operator(self, op: OpId | SameOp) -> OpId:
         if isinstance(op, OpId):
             return op
-        node = self.match._nodes[op.name]
-        view = self.match.context.view(node)
+        given = self.values.get(op.name)
+        if isinstance(given, str):
+            domain, _, name = given.rpartition(".")
+            return OpId(domain, name)
+        view = self.match.context.view(self.defining(op.name))
         return OpId(view.domain, view.op)
+
+    def defining(self, name: str) -> gs.Node:
+        """The matched node that ``@name`` stands for."""
+        if name not in self.match._nodes:
+            raise RuleError(f"{self.rule.name}: the rewrite needs @{name}, which the function did not return")
+        return self.match._nodes[name]
 
     def attributes(self, attrs: Attrs) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if attrs.base is not None:
-            found.update(self.match.context.view(self.match._nodes[attrs.base]).attrs)
+            given = self.values.get(attrs.base)
+            if isinstance(given, Mapping):
+                found.update({k: _plain(v) for k, v in given.items() if v is not None})
+            else:
+                found.update(self.match.context.view(self.defining(attrs.base)).attrs)
         for name, value in attrs.items:
             given = value.value if isinstance(value, Literal) else self.attribute(value.name)
             if given is None:

@@ -106,6 +106,23 @@ def root_operators(pattern: Pattern) -> frozenset[OpId]:
     return frozenset(found)
 
 
+def bound_names(pattern: Pattern) -> set[str]:
+    """Every tensor name that the pattern may bind outside templates; an alternative not taken leaves its own None."""
+    found = {output.name for d in pattern.definitions for output in d.outputs}
+    todo: list[Any] = [d.value for d in pattern.definitions]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, NameRef):
+            found.add(value.name)
+        elif isinstance(value, (Call, Flat)):
+            todo.extend(value.args)
+        elif isinstance(value, Alternatives):
+            todo.extend(value.options)
+        elif isinstance(value, TemplateUse):
+            found.update(value.params)
+    return found - {""}
+
+
 class Matcher:
     """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
 
@@ -114,6 +131,7 @@ class Matcher:
         self.context = context
         self.index = context.index
         self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
+        self.unbound = dict.fromkeys(bound_names(pattern))
         self.miss = Miss()
 
     def matches(self, root: gs.Node) -> Iterator[Match]:
@@ -125,7 +143,7 @@ class Matcher:
             if isinstance(self.pattern.root.value, Flat):
                 join = flat.JOIN[self.pattern.root.value.kind]
             matched = tuple(state.matched.values())
-            names, nodes = dict(state.names), dict(state.nodes)
+            names, nodes = {**self.unbound, **state.names}, dict(state.nodes)
             yield Match(
                 root, names, nodes, self.context, dict(state.leaves), matched, state.leftovers, join
             )  # fmt: skip
@@ -285,7 +303,8 @@ class _Machine:
             if not self.results(definition, node):
                 return []
             for output in definition.outputs:
-                self.put(self.state.nodes, output.name, node)
+                if output.name:
+                    self.put(self.state.nodes, output.name, node)
             is_root = definition is self.matcher.pattern.root
             return self.call(value, node) if isinstance(value, Call) else self.flat(value, node, is_root)
         if not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
@@ -307,6 +326,10 @@ class _Machine:
             pairs = [(o, node.outputs[i] if i < len(node.outputs) else None) for i, o in enumerate(named)]
         for output, tensor in pairs:
             present = tensor if tensor is not None and tensor.name else None
+            if not output.name:
+                if present is not None and self.index.edge_count(present):
+                    return self.fail(definition.span, f"result '{present.name}' of {node.op} is used")
+                continue
             if present is None and not output.optional:
                 return self.fail(output.span, f"{node.op} has no result for '{output.name}'")
             if not self.bind(output.name, present, output.span):
