@@ -235,7 +235,7 @@ class GraphIndex:
 
     def remove_node(self, node: gs.Node) -> None:
         """Take a node out, with the bodies it holds. Its own lists keep what they held, so it can come back."""
-        for member in self._with_bodies(node):
+        for member in self.with_bodies(node):
             self._records[id(member)].live = False
             for tensor in member.inputs:
                 self._drop_edge(tensor, member)
@@ -247,7 +247,7 @@ class GraphIndex:
 
     def restore_node(self, node: gs.Node) -> None:
         """Undo :meth:`remove_node`."""
-        for member in self._with_bodies(node):
+        for member in self.with_bodies(node):
             self._records[id(member)].live = True
             for tensor in member.inputs:
                 self._add_edge(tensor, member)
@@ -278,6 +278,14 @@ class GraphIndex:
         self._know(tensor)
         self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + 1
 
+    def drop_functions(self, kept: set[int]) -> None:
+        """Forget the scopes of functions whose ids are not in ``kept``."""
+        gone = {id(s) for s in self.scopes if s.is_function and id(_outermost(s).graph) not in kept}
+        self.scopes = [s for s in self.scopes if id(s) not in gone]
+        for key in gone:
+            for record in self._members.pop(key, ()):
+                record.live = False
+
     def _bodies(self, node: gs.Node) -> list[gs.Graph]:
         found: list[gs.Graph] = []
         todo = [node]
@@ -288,7 +296,8 @@ class GraphIndex:
                 todo.extend(r.node for r in self._members.get(id(scope), ()))
         return found
 
-    def _with_bodies(self, node: gs.Node) -> list[gs.Node]:
+    def with_bodies(self, node: gs.Node) -> list[gs.Node]:
+        """``node`` and every node inside the bodies it holds."""
         live = self._records[id(node)].live
         members = [node]
         for body in self._bodies(node):
@@ -352,6 +361,12 @@ class GraphIndex:
         if in_order:
             return [r.node for r in records]
         return _kahn(records, waiting, users)
+
+
+def _outermost(scope: Scope) -> Scope:
+    while scope.parent is not None:
+        scope = scope.parent
+    return scope
 
 
 def _kahn(records: list[_Record], waiting: list[int], users: list[list[int]]) -> list[gs.Node]:

@@ -1,0 +1,32 @@
+"""What a pass is: a frozen dataclass whose fields are its options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from surgeon_passes.passes.state import State
+
+
+@dataclass(frozen=True)
+class Pass:
+    """``run`` changes the state's graph through its rewriter and says whether it changed anything."""
+
+    name: ClassVar[str] = "pass"
+    once: ClassVar[bool] = False
+    """runs before the fixpoint, not in it"""
+
+    def run(self, state: State) -> bool:
+        raise NotImplementedError(type(self).__name__)
+
+
+def parse_bytes(size: int | str) -> int:
+    """Bytes of 4096, "64KiB", "1MiB", "2GB". Raises ValueError for anything else."""
+    if isinstance(size, int):
+        return size
+    text = size.strip()
+    units = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    for unit in sorted(units, key=len, reverse=True):
+        if text.endswith(unit):
+            return int(float(text.removesuffix(unit)) * units[unit])
+    return int(text)

@@ -1,0 +1,26 @@
+"""What nobody uses goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.state import State, remove_dead
+
+
+@dataclass(frozen=True)
+class Cleanup(Pass):
+    """Dead nodes; constants and functions that nothing reads or calls any more."""
+
+    name: ClassVar[str] = "cleanup"
+
+    def run(self, state: State) -> bool:
+        removed = remove_dead(state)
+        called = {(n.domain or "", n.op) for n in state.index.nodes()}
+        kept = [f for f in state.graph.functions if (f.domain or "", f.name) in called]
+        dropped = len(state.graph.functions) - len(kept)
+        if dropped:
+            state.graph.functions = kept
+            state.index.drop_functions({id(f) for f in kept})
+        return bool(removed or dropped)

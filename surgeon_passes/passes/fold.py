@@ -1,0 +1,236 @@
+"""What can be known before the model runs becomes a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import APPLIED, DECLINED, VERIFIED, Decision
+from surgeon_passes.index import node_label
+from surgeon_passes.passes.base import Pass, parse_bytes
+from surgeon_passes.passes.settle import settle
+from surgeon_passes.passes.state import State, remove_dead
+from surgeon_passes.region import Exactness
+from surgeon_passes.rules.journal import Edit
+from surgeon_passes.rules.rule import Decline
+
+HANDLERS, RUNTIME, LIFT = "fold_shape_arithmetic", "fold_constants", "lift_constant_nodes"
+
+
+@dataclass(frozen=True)
+class Fold(Pass):
+    """Constant nodes become initializers, shape arithmetic and constant expressions their values.
+
+    ``max_bytes`` bounds a folded tensor that is larger than what it is made from ("1MiB", or bytes), and their sum beyond
+    a quarter of the model's weights; what would exceed it is left, and the report says so.
+    """
+
+    name: ClassVar[str] = "fold"
+    max_bytes: int | str = "1MiB"
+
+    def run(self, state: State) -> bool:
+        if not state.may_edit():
+            return False
+        folder = _Folder(state, parse_bytes(self.max_bytes))
+        changed = folder.lift()
+        changed = folder.by_handlers() or changed
+        changed = folder.by_runtime() or changed
+        if changed:
+            remove_dead(state)
+        return changed
+
+
+class _Folder:
+    def __init__(self, state: State, budget: int) -> None:
+        self.state = state
+        self.index = state.index
+        self.evaluator = state.evaluator
+        self.budget = budget
+        self.spare = budget + _weight_bytes(state) // 4
+
+    # --- Constant nodes ----------------------------------------------------------------------------------------------
+
+    def lift(self) -> bool:
+        """Constant nodes to initializers; the bytes stay the same. Functions have none: theirs stay."""
+        changed = False
+        for node in self.index.nodes():
+            if node.op != "Constant" or node.domain not in (None, "", "ai.onnx"):
+                continue
+            result = node.outputs[0]
+            if self.index.scope(node).is_function or self.index.is_output(result) or self.index.is_dead(node):
+                continue
+            constant = self.lifted(node, result)
+            if constant is not None:
+                self.apply(LIFT, node, result, constant)
+                changed = True
+        self.state.rewriter.journal.forget()
+        return changed
+
+    def lifted(self, node: gs.Node, result: gs.Tensor) -> gs.Constant | None:
+        value = node.attrs.get("value")
+        if isinstance(value, gs.Constant):
+            return gs.Constant(result.name, value._values)
+        known = self.evaluator.value(result)
+        return gs.Constant(result.name, known) if isinstance(known, np.ndarray) else None
+
+    # --- handlers ----------------------------------------------------------------------------------------------------
+
+    def by_handlers(self) -> bool:
+        """Tensors that the evaluator knows in full, where somebody who is not known reads them."""
+        edits = []
+        for node in self.index.nodes():
+            if not self.index.is_live(node) or not self.is_candidate(node) or self.evaluator.is_foldable(node):
+                continue
+            for result in node.outputs:
+                edit = self.known(node, result)
+                if edit is not None:
+                    edits.append(edit)
+                    break
+        return bool(edits) and bool(settle(self.state, edits))
+
+    def is_candidate(self, node: gs.Node) -> bool:
+        return node.op != "Constant" and sum(bool(t.name) for t in node.outputs) == 1
+
+    def known(self, node: gs.Node, result: gs.Tensor) -> Edit | None:
+        if not result.name or not self.state.may_edit():
+            return None
+        value = self.evaluator.value(result)
+        if not isinstance(value, np.ndarray) or not self.needed(result) or not self.affordable(node, value.nbytes):
+            return None
+        if (HANDLERS, frozenset({id(node)})) in self.state.refuted:
+            return None
+        constant = gs.Constant(self.name(result), value)
+        return self.apply(HANDLERS, node, result, constant, reads=[t for t in node.inputs if t.name])
+
+    def needed(self, tensor: gs.Tensor) -> bool:
+        """Whether a graph's output, or a node that is not known itself, reads ``tensor``."""
+        if self.index.is_output(tensor):
+            return True
+        for user in self.index.consumers(tensor):
+            outputs = [t for t in user.outputs if t.name]
+            if not all(isinstance(self.evaluator.value(t), np.ndarray) for t in outputs) or not outputs:
+                return True
+        return False
+
+    # --- ONNX Runtime ------------------------------------------------------------------------------------------------
+
+    def by_runtime(self) -> bool:
+        """The foldable rest, computed by ONNX Runtime in one go."""
+        nodes = [n for n in self.index.nodes() if n.op != "Constant" and self.evaluator.is_foldable(n)]
+        chosen: dict[int, gs.Node] = {}
+        for node in nodes:
+            if self.fits(node, chosen):
+                chosen[id(node)] = node
+        wanted = [t for n in chosen.values() for t in n.outputs if t.name and self.leaves(t, chosen)]
+        if not wanted:
+            return False
+        from surgeon_passes.verify.folding import compute
+
+        values = compute(self.state, list(chosen.values()), wanted)
+        done = [self.replace(t, values[id(t)]) for t in wanted if id(t) in values]
+        self.state.rewriter.journal.forget()
+        return any(done)
+
+    def fits(self, node: gs.Node, chosen: dict[int, gs.Node]) -> bool:
+        for tensor in node.inputs:
+            producer = self.index.producer(tensor)
+            if producer is not None and producer.op != "Constant" and id(producer) not in chosen:
+                return False
+        size = self.evaluator.output_bytes(node)
+        if size is None:
+            return True
+        return self.affordable(node, size)
+
+    def leaves(self, tensor: gs.Tensor, chosen: dict[int, gs.Node]) -> bool:
+        users = self.index.consumers(tensor)
+        return self.index.is_output(tensor) or any(id(u) not in chosen for u in users)
+
+    def replace(self, tensor: gs.Tensor, value: np.ndarray[Any, Any]) -> bool:
+        node = self.index.producer(tensor)
+        if node is None or not self.state.may_edit():
+            return False
+        if value.nbytes > self.budget + self.input_bytes(node):
+            self.too_large(node, value.nbytes)
+            return False
+        if sum(bool(t.name) for t in node.outputs) > 1:
+            return self.forward(node, tensor, value)
+        return self.apply(RUNTIME, node, tensor, gs.Constant(self.name(tensor), value)) is not None
+
+    def forward(self, node: gs.Node, tensor: gs.Tensor, value: np.ndarray[Any, Any]) -> bool:
+        """One result of several: its readers turn to the constant, the node stays until nobody reads it."""
+        if self.index.is_output(tensor):
+            return False
+        edit = self.apply(RUNTIME, node, tensor, gs.Constant(self.name(tensor), value), removed=[])
+        return edit is not None
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    def name(self, tensor: gs.Tensor) -> str:
+        if self.index.is_output(tensor):
+            return self.index.unique_tensor_name(f"{tensor.name}.value")
+        return str(tensor.name)
+
+    def input_bytes(self, node: gs.Node) -> int:
+        return sum(int(t._values.nbytes) for t in node.inputs if isinstance(t, gs.Constant))
+
+    def affordable(self, node: gs.Node, size: int) -> bool:
+        growth = size - self.input_bytes(node)
+        if growth <= 0 or size <= 1024:
+            return True
+        if growth > self.budget or growth > self.spare:
+            self.too_large(node, size)
+            return False
+        self.spare -= growth
+        return True
+
+    def too_large(self, node: gs.Node, size: int) -> None:
+        reason = f"folding would add {size} bytes to the file (budget {self.budget}); left as it is"
+        self.state.decide(
+            Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason)
+        )
+
+    def apply(
+        self,
+        rule: str,
+        node: gs.Node,
+        old: gs.Tensor,
+        new: gs.Constant,
+        reads: Iterable[gs.Tensor] = (),
+        removed: list[gs.Node] | None = None,
+    ) -> Edit | None:
+        decision = Decision(
+            rule, self.index.scope(node).path, node_label(node), APPLIED, VERIFIED, nodes=(node_label(node),)
+        )
+        if (rule, decision.graph, decision.root) in self.state.banned:
+            return None
+        try:
+            edit = self.state.rewriter.edit(
+                rule=rule,
+                root=node,
+                decision=decision,
+                removed=[node] if removed is None else removed,
+                added=[],
+                replaced=[(old, new)],
+                exactness=Exactness.EXACT,
+                reads=reads,
+            )
+        except Decline as error:
+            decision.status, decision.reason = DECLINED, str(error)
+            self.state.decide(decision)
+            return None
+        self.state.rewriter.journal.apply(edit)
+        self.state.edit_count += 1
+        if rule == RUNTIME:
+            decision.reason = "computed by ONNX Runtime"
+            self.state.decide(decision)
+            self.state.applied.append(decision)
+        return edit
+
+
+def _weight_bytes(state: State) -> int:
+    constants = {id(t): t for t in state.index.tensors() if isinstance(t, gs.Constant)}
+    return sum(int(t._values.nbytes) for t in constants.values())

@@ -1,0 +1,215 @@
+"""Rules over the graph, sweep by sweep."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import ClassVar
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import DECLINED, Decision
+from surgeon_passes.errors import RuleError, UsageError
+from surgeon_passes.index import node_label
+from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.settle import settle
+from surgeon_passes.passes.state import State, remove_dead
+from surgeon_passes.region import Exactness
+from surgeon_passes.rules.journal import Edit
+from surgeon_passes.rules.match import Match
+from surgeon_passes.rules.matcher import Matcher, root_operators
+from surgeon_passes.rules.pattern import OpId
+from surgeon_passes.rules.rule import Decline, Rule
+
+DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
+MAX_BINDINGS = 16
+"""Bindings of one rule at one root that are tried before the last reason stands."""
+MAX_SWEEPS = 100
+
+
+@dataclass(frozen=True, init=False)
+class Rewrite(Pass):
+    """Apply rules until nothing changes. ``sets`` are sets of rules or names of single ones; ``skip`` names to leave out.
+
+    ``rules`` are rules of one's own, besides those that are installed. Raises UsageError for an unknown set or name.
+    """
+
+    name: ClassVar[str] = "rewrite"
+    sets: tuple[str, ...] = DEFAULT_SETS
+    skip: tuple[str, ...] = ()
+    approximate: bool = False
+    rules: tuple[Rule, ...] = field(default=())
+
+    def __init__(
+        self,
+        *sets: str | Rule,
+        skip: Iterable[str] = (),
+        approximate: bool = False,
+        rules: Iterable[Rule] = (),
+    ) -> None:
+        names = tuple(s for s in sets if isinstance(s, str))
+        own = (*rules, *(s for s in sets if isinstance(s, Rule)))
+        object.__setattr__(self, "sets", names or (DEFAULT_SETS if not own else ()))
+        object.__setattr__(self, "skip", tuple(skip))
+        object.__setattr__(self, "approximate", approximate)
+        object.__setattr__(self, "rules", tuple(own))
+
+    def run(self, state: State) -> bool:
+        rules = self.selected(state)
+        if not rules:
+            return False
+        sweeper = _Sweeper(state, rules)
+        changed = False
+        pending: list[gs.Node] = state.index.nodes()
+        for _ in range(MAX_SWEEPS):
+            edits = sweeper.sweep(pending)
+            if not edits:
+                break
+            kept = settle(state, edits)
+            changed = changed or bool(kept)
+            pending = sweeper.touched(edits)
+            remove_dead(state)
+        return changed
+
+    def selected(self, state: State) -> list[Rule]:
+        """The rules of this pass in their order. Raises UsageError for an unknown set or name."""
+        registry = state.registry
+        known = registry.known_sets() | {r.name for r in registry} | set(DEFAULT_SETS)
+        for name in (*self.sets, *self.skip):
+            if name not in known and name not in {r.name for r in self.rules}:
+                raise UsageError(f"no rule or set of rules is called '{name}' (sets: {', '.join(sorted(known))})")
+        chosen = [r for r in registry.select(self.sets) if r.name not in {o.name for o in self.rules}]
+        chosen += [r for r in self.rules if r not in chosen]
+        skip = set(self.skip)
+        return [
+            r
+            for r in chosen
+            if not skip & {r.name, *r.sets} and (self.approximate or r.exactness is not Exactness.APPROXIMATE)
+        ]
+
+
+class _Sweeper:
+    """One worklist pass over some nodes, in order; what a rewrite touches is visited again."""
+
+    def __init__(self, state: State, rules: list[Rule]) -> None:
+        self.state = state
+        self.index = state.index
+        self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
+        self.made_by: dict[int, set[str]] = {}
+        self.applied: Counter[str] = Counter()
+        self.limit = 10 * len(self.index.nodes()) + 1000
+        for rule in rules:
+            matcher = Matcher(rule.pattern, state.context)
+            for op in root_operators(rule.pattern):
+                self.by_root.setdefault(op, []).append((rule, matcher))
+
+    def sweep(self, nodes: Iterable[gs.Node]) -> list[Edit]:
+        queue = deque(nodes)
+        waiting = {id(n) for n in queue}
+        edits: list[Edit] = []
+        done = 0
+        while queue:
+            node = queue.popleft()
+            waiting.discard(id(node))
+            done += 1
+            if done % 256 == 0:
+                self.state.report_progress("rewrite", done, done + len(queue))
+            if not self.index.is_live(node):
+                continue
+            edit = self.visit(node)
+            if edit is None:
+                continue
+            edits.append(edit)
+            for touched in self.touched([edit]):
+                if id(touched) not in waiting:
+                    waiting.add(id(touched))
+                    queue.append(touched)
+        return edits
+
+    def touched(self, edits: Iterable[Edit]) -> list[gs.Node]:
+        """Live nodes around the edits: new ones, restored ones, and who reads their results."""
+        found: dict[int, gs.Node] = {}
+        for edit in edits:
+            nodes = [i.node for i, _ in edit.added] + [i.node for i in edit.removed]
+            nodes += [slot[0] for slot in (*edit.inputs, *edit.outputs)]
+            for node in nodes:
+                if self.index.is_live(node):
+                    found[id(node)] = node
+                    for tensor in node.outputs:
+                        found.update((id(c), c) for c in self.index.consumers(tensor))
+            for _, now in edit.pairs:
+                found.update((id(c), c) for c in self.index.consumers(now))
+        return [n for n in found.values() if self.index.is_live(n)]
+
+    def visit(self, node: gs.Node) -> Edit | None:
+        key = OpId(domain_of(node.domain), node.op)
+        opset = self.index.scope(node).opset("")
+        for rule, matcher in self.by_root.get(key, ()):
+            first, last = rule.opset
+            if opset < first or (last is not None and opset > last):
+                continue
+            if not rule.recursive and rule.name in self.made_by.get(id(node), ()):
+                continue
+            edit = self.attempt(rule, matcher, node)
+            if edit is not None:
+                return edit
+        return None
+
+    def attempt(self, rule: Rule, matcher: Matcher, node: gs.Node) -> Edit | None:
+        if not self.state.may_edit():
+            return None
+        began = time.perf_counter()
+        reason = ""
+        nodes: tuple[gs.Node, ...] = ()
+        with self.state.evaluator.recording() as log:
+            for match in islice(matcher.matches(node), MAX_BINDINGS):
+                try:
+                    edit = self.apply(rule, match, log.tensors)
+                except Decline as decline:
+                    reason, nodes = str(decline), match.matched
+                    continue
+                if edit is not None:
+                    edit.decision.metrics = {**edit.decision.metrics, "seconds": time.perf_counter() - began}
+                    return edit
+        if reason:
+            self.decline(rule, node, reason, nodes, None)
+        elif len(matcher.miss.nodes) > 1:
+            miss = matcher.miss
+            self.decline(rule, node, miss.reason, miss.nodes, miss.span.line or None)
+        return None
+
+    def apply(self, rule: Rule, match: Match, reads: Iterable[gs.Tensor]) -> Edit | None:
+        state = self.state
+        root = node_label(match.root)
+        if (rule.name, frozenset(id(n) for n in match.matched)) in state.refuted:
+            return None
+        if (rule.name, self.index.scope(match.root).path, root) in state.banned:
+            return None
+        edit = state.rewriter.rewrite(rule, match, list(reads))
+        state.edit_count += 1
+        self.applied[rule.name] += 1
+        if self.applied[rule.name] > self.limit:
+            raise RuleError(f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever")
+        for image, _ in edit.added:
+            origin = {rule.name}.union(*(self.made_by.get(id(n), ()) for n in match.matched))
+            self.made_by[id(image.node)] = origin
+        return edit
+
+    def decline(
+        self, rule: Rule, node: gs.Node, reason: str, nodes: tuple[gs.Node, ...], line: int | None
+    ) -> None:
+        self.state.decide(
+            Decision(
+                rule=rule.name,
+                graph=self.index.scope(node).path,
+                root=node_label(node),
+                status=DECLINED,
+                reason=reason,
+                nodes=tuple(node_label(n) for n in nodes),
+                pattern_line=line,
+            )
+        )

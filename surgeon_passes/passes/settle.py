@@ -1,0 +1,111 @@
+"""Edits against their verdicts: what is refuted is undone, alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from surgeon_passes.decisions import APPLIED, CONFLICT, REFUTED, UNDONE, UNVERIFIED, VERIFIED, Decision
+from surgeon_passes.index import node_label
+from surgeon_passes.passes.state import State
+from surgeon_passes.region import Verdict
+from surgeon_passes.rules.journal import Edit, connected, region_of
+
+
+def settle(state: State, edits: Sequence[Edit]) -> list[Edit]:
+    """Check the edits of one sweep, undo what must not stand, and give what stands. The journal is emptied."""
+    if state.check is None:
+        for edit in edits:
+            _accept(state, edit, Verdict(UNVERIFIED, reason="verification is off"))
+        state.rewriter.journal.forget()
+        return list(edits)
+    groups = connected(edits)
+    verdicts = state.check([region_of(group) for group in groups])
+    kept: list[Edit] = []
+    failed: list[tuple[list[Edit], Verdict]] = []
+    for group, verdict in zip(groups, verdicts, strict=True):
+        if _stands(state, verdict):
+            kept += group
+            for edit in group:
+                _accept(state, edit, verdict)
+        else:
+            failed.append((group, verdict))
+    if failed:
+        kept += _bisect(state, failed)
+    state.rewriter.journal.forget()
+    return kept
+
+
+def _stands(state: State, verdict: Verdict) -> bool:
+    if verdict.status == VERIFIED:
+        return True
+    return verdict.status == UNVERIFIED and state.verify.mode == "available"
+
+
+def _bisect(state: State, failed: list[tuple[list[Edit], Verdict]]) -> list[Edit]:
+    """Undo the failed groups, then do again what is sound by itself and as a whole."""
+    assert state.check is not None
+    for group, _ in reversed(failed):
+        for edit in reversed(group):
+            state.rewriter.journal.undo(edit)
+    alone = [edit for group, _ in failed if len(group) > 1 for edit in group]
+    singles = dict(zip(map(id, alone), state.check([region_of([e]) for e in alone]), strict=True)) if alone else {}
+    kept: list[Edit] = []
+    for group, whole in failed:
+        again = []
+        for edit in group:
+            verdict = singles.get(id(edit), whole)
+            if _stands(state, verdict):
+                again.append((edit, verdict))
+            else:
+                _reject(state, edit, verdict)
+        if len(again) == len(group) and len(group) > 1:  # no edit fails alone: together they drift too far
+            for edit, _ in again:
+                _reject(state, edit, whole)
+            continue
+        kept += _redo(state, again)
+    return kept
+
+
+def _redo(state: State, edits: list[tuple[Edit, Verdict]]) -> list[Edit]:
+    done = []
+    for edit, verdict in edits:
+        if state.rewriter.journal.can_redo(edit):
+            state.rewriter.journal.apply(edit)
+            done.append((edit, verdict))
+        else:
+            edit.decision.status = CONFLICT
+            edit.decision.reason = "it builds on a rewrite that was undone; tried again in the next sweep"
+            state.decide(edit.decision)
+    for edit, verdict in done:
+        _accept(state, edit, verdict)
+    return [edit for edit, _ in done]
+
+
+def _accept(state: State, edit: Edit, verdict: Verdict) -> None:
+    decision = edit.decision
+    decision.status, decision.verdict = APPLIED, verdict.status
+    decision.reason = verdict.reason
+    _measure(decision, verdict)
+    state.decide(decision)
+    state.applied.append(decision)
+
+
+def _reject(state: State, edit: Edit, verdict: Verdict) -> None:
+    decision = edit.decision
+    decision.status, decision.verdict = UNDONE, verdict.status
+    decision.reason = verdict.reason
+    _measure(decision, verdict)
+    if verdict.status == REFUTED and not decision.reason:
+        decision.reason = f"error {verdict.error} at '{verdict.tensor}'"
+    state.refuted.add(edit.key())
+    state.decide(decision)
+
+
+def _measure(decision: Decision, verdict: Verdict) -> None:
+    if verdict.error is not None or verdict.tensor:
+        decision.metrics = {**decision.metrics, "max_error": verdict.error, "tensor": verdict.tensor}
+
+
+def label(edit: Edit) -> str:
+    """How messages name an edit."""
+    return f"{edit.rule} at {node_label(edit.root)}"

@@ -1,0 +1,122 @@
+"""What a pipeline's passes share: the graph with its links, types and values, the journal, and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import Decision
+from surgeon_passes.errors import SurgeonError
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.model.extras import Model
+from surgeon_passes.region import Region, Tolerances, Verdict
+from surgeon_passes.rules.match import Context
+from surgeon_passes.rules.registry import Registry
+from surgeon_passes.rules.rewriter import Rewriter
+from surgeon_passes.values import Evaluator, TypeMap
+
+Observer = Callable[[Decision], None]
+Progress = Callable[[str, int, int], None]
+Checker = Callable[[Sequence[Region]], list[Verdict]]
+
+
+class InvariantError(SurgeonError):
+    """A pass changed what it must not: a bug, caught before anything is written."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True)
+class Verify:
+    """How rewrites are checked.
+
+    ``mode``: "strict" applies only what is verified, "available" also what could not be checked, "off" checks nothing.
+    ``data``: npz file, folder of npy, or callable giving feeds. ``end_check``: compare the whole models at the end.
+    """
+
+    mode: str = "strict"
+    data: object = None
+    end_check: bool = True
+    tolerances: Tolerances = Tolerances()
+    seed: int = 0
+
+
+@dataclass(eq=False)
+class State:
+    """Mutable, owned by one run of a pipeline."""
+
+    model: Model
+    registry: Registry
+    verify: Verify
+    original: onnx.ModelProto | None = None
+    check: Checker | None = None
+    """checks regions; None where verification is off"""
+    decisions: list[Decision] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """what the report says besides: budgets, stale value_info"""
+    observers: tuple[Observer, ...] = ()
+    progress: Progress | None = None
+    banned: set[tuple[str, str, str]] = field(default_factory=set)
+    """(rule, graph, root) that the end check found guilty"""
+    edit_limit: int | None = None
+    edit_count: int = 0
+    applied: list[Decision] = field(default_factory=list)
+    refuted: set[tuple[str, frozenset[int]]] = field(default_factory=set)
+    _seen: set[tuple[str, str, str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.index = GraphIndex(self.graph)
+        self.rebuild()
+
+    @property
+    def graph(self) -> gs.Graph:
+        return self.model.graph
+
+    def rebuild(self) -> None:
+        """Infer types and forget values: after dims have changed, and at the start of each round."""
+        self.types = TypeMap(self.graph, self.index, self.model.extras)
+        self.types.store()
+        self.evaluator = Evaluator(self.graph, self.index, self.types)
+        self.context = Context(self.index, self.evaluator.value, self.types.type_of)
+        self.rewriter = Rewriter(self.context, lambda tensor: self.evaluator.cone(tensor))
+
+    def decide(self, decision: Decision) -> None:
+        """Record a decision, once for each place and reason."""
+        if decision.key() in self._seen and decision.status != "applied":
+            return
+        self._seen.add(decision.key())
+        self.decisions.append(decision)
+        for observer in self.observers:
+            observer(decision)
+
+    def may_edit(self) -> bool:
+        return self.edit_limit is None or self.edit_count < self.edit_limit
+
+    def report_progress(self, what: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+def remove_dead(state: State) -> int:
+    """Take out nodes whose results nobody uses; gives how many. Not journaled: only between sweeps."""
+    index = state.index
+    todo = [node for node in reversed(index.nodes()) if index.is_dead(node)]
+    removed = 0
+    while todo:
+        node = todo.pop()
+        if not index.is_live(node) or not index.is_dead(node):
+            continue
+        sources = [index.producer(t) for t in _reads(node, state)]
+        index.remove_node(node)
+        removed += 1
+        todo.extend(source for source in sources if source is not None and index.is_dead(source))
+    return removed
+
+
+def _reads(node: gs.Node, state: State) -> Iterable[gs.Tensor]:
+    """What a node reads, from inside its bodies too."""
+    members = state.index.with_bodies(node)
+    return [t for member in members for t in member.inputs if t.name]
