@@ -7,8 +7,8 @@ over that channel's scale. The scale is max |a| of the channel in this run, but
 * in channels of fewer than 16 elements at least a tenth of the median channel's: one element that happens to be near
   zero says nothing about its channel.
 
-The last bits of max |a| count as no difference. What exceeds a bound there may still be rounding (a sum that cancels): :func:`beyond_noise` decides, with what the
-original does when its inputs and constants move by one ulp.
+The last bits of max |a| count as no difference. What exceeds a bound there may still be rounding (a sum that cancels):
+:func:`beyond_noise` decides, with what the original does when its inputs and constants move by one ulp.
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ def beyond_noise(
 ) -> tuple[Difference, float]:
     """``b`` against ``a`` where a channel may be off by ``factor`` times what moving inputs by one ulp does to it.
 
-    Returns what remains (an error that noise explains is given relative to max |a| of its channel), and the noise that
-    explains most, relative to the same.
+    Returns what remains and the noise relative to max |a| of a channel. An error that noise explains is given as the
+    share of the bound that it uses up.
     """
     if a.dtype.kind == "V" or a.dtype == np.float16:
         a, b = a.astype(np.float32), b.astype(np.float32)
@@ -212,7 +212,8 @@ def beyond_noise(
     allowed = np.maximum.reduce([bound * scale, factor * noise, _last_bits(a, top), np.full_like(gap, absolute)])
     over, channel = _worst(gap, scale, allowed)
     if over == 0.0:
-        return Difference(_worst(gap, top, np.maximum(bound * scale, absolute))[0]), _worst(noise, top, absolute)[0]
+        used = np.divide(gap, allowed, out=np.zeros_like(gap), where=allowed > 0)
+        return Difference(bound * float(used.max())), _worst(noise, top, absolute)[0]
     place = f" in channel {channel}" if a.ndim >= 2 else ""
     level = factor * float(noise[channel] / scale[channel]) if scale[channel] > 0 else 0.0
     text = f"error {over:.1e} of the scale{place}; the bound is {bound:.1e}, rounding explains {level:.1e}"

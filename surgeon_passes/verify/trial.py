@@ -126,9 +126,8 @@ class Trial:
         except RuntimeFailure:
             return found
         left, level = beyond_noise(a, b, perturbed, self.bound, self.tolerances.absolute, _NOISE_FACTOR)
-        if not left.reason and left.error > _NOISE_LIMIT * self.bound and left.error > self.tolerances.approximate:
-            text = f"rounding alone moves this output by {level:.1e} of its scale: nothing can be shown"
-            return Difference(left.error, text)
+        if not left.reason and level > _NOISE_LIMIT * self.bound and level > self.tolerances.approximate:
+            return Difference(left.error, f"rounding alone moves this output by {level:.1e} of its scale")
         return left
 
     def _perturbed(self, output: str, feeds: Mapping[str, Array], graph: gs.Graph) -> list[Array]:
