@@ -1,0 +1,24 @@
+"""Every rewrite is checked in ONNX Runtime: regions while a model is rewritten, the whole model at the end.
+
+Importing this does not load ONNX Runtime.
+"""
+
+from surgeon_passes.verify.activations import Activations
+from surgeon_passes.verify.batches import check
+from surgeon_passes.verify.compare import Difference, compare
+from surgeon_passes.verify.endcheck import EndCheck, end_check
+from surgeon_passes.verify.feeds import generate_feeds, load_data
+from surgeon_passes.verify.segments import SegmentedSession, open_model
+
+__all__ = [
+    "Activations",
+    "Difference",
+    "EndCheck",
+    "SegmentedSession",
+    "check",
+    "compare",
+    "end_check",
+    "generate_feeds",
+    "load_data",
+    "open_model",
+]

@@ -1,0 +1,180 @@
+"""ONNX Runtime: the only module that imports it, and only when a session is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, numpy_helper
+
+from surgeon_passes.errors import SurgeonError
+
+Array: TypeAlias = NDArray[Any]
+Value: TypeAlias = Any
+"""An ndarray, or a list of them where the type is a sequence."""
+
+_LEVELS = {
+    "off": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_PREFIX = re.compile(r"^\s*\[ONNXRuntimeError\]\s*:\s*\d+\s*:\s*(\w+)\s*:\s*")
+_SOURCE = re.compile(r"/\S*?onnxruntime\S*?:\d+\s*")
+_PIECE_LIMIT = 1_500_000_000
+_EXTERNAL_BYTES = 1 << 20
+_NO_NUMPY = ("bfloat16", "float8", "float4", "int4", "int2")
+
+
+class RuntimeFailure(SurgeonError):
+    """ONNX Runtime refused a model or a run. ``code`` is its error code, such as NOT_IMPLEMENTED, or ""."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _failure(error: Exception) -> RuntimeFailure:
+    text = str(error)
+    found = _PREFIX.match(text)
+    if found:
+        text = text[found.end() :]
+    text = " ".join(_SOURCE.sub("", text).split()) or type(error).__name__
+    return RuntimeFailure(text if len(text) <= 400 else text[:397] + "...", found.group(1) if found else "")
+
+
+@cache
+def _ort() -> Any:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    return onnxruntime
+
+
+def version() -> str:
+    """The version of ONNX Runtime that checks."""
+    return str(_ort().__version__)
+
+
+def _options(level: str) -> Any:
+    ort = _ort()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[level])
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
+
+
+def _ort_value(array: Array, elem_type: int) -> Any:
+    make = _ort().OrtValue
+    if elem_type == onnx.helper.np_dtype_to_tensor_dtype(array.dtype) and array.dtype.name not in _NO_NUMPY:
+        return make.ortvalue_from_numpy(array)
+    return make.ortvalue_from_numpy_with_onnx_type(array, elem_type)
+
+
+def external_stub(name: str, dims: Sequence[int], elem_type: int) -> TensorProto:
+    """An initializer without data, whose value is given to :class:`Session` as ``external``."""
+    itemsize = onnx.helper.tensor_dtype_to_np_dtype(elem_type).itemsize
+    stub = TensorProto(name=name, dims=dims, data_type=elem_type, data_location=TensorProto.EXTERNAL)
+    length = int(np.prod(dims, dtype=np.int64)) * itemsize
+    for key, value in (("location", "memory"), ("offset", "0"), ("length", str(length))):
+        stub.external_data.add(key=key, value=value)
+    return stub
+
+
+def _weight_bytes(tensor: TensorProto) -> int:
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type == TensorProto.STRING:
+        return 0
+    return int(np.prod(tensor.dims, dtype=np.int64)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+
+
+def _without_large_weights(model: ModelProto) -> tuple[ModelProto, dict[str, Array]]:
+    """A copy whose large initializers are stubs, and their arrays by name."""
+    slim = ModelProto(ir_version=model.ir_version)
+    slim.opset_import.extend(model.opset_import)
+    slim.functions.extend(model.functions)
+    for name in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(slim.graph, name).extend(getattr(model.graph, name))
+    slim.graph.name = model.graph.name or "graph"
+    arrays: dict[str, Array] = {}
+    for tensor in model.graph.initializer:
+        if _weight_bytes(tensor) < _EXTERNAL_BYTES:
+            slim.graph.initializer.append(tensor)
+        else:
+            arrays[tensor.name] = numpy_helper.to_array(tensor)
+            slim.graph.initializer.append(external_stub(tensor.name, tensor.dims, tensor.data_type))
+    return slim, arrays
+
+
+def _serialized(model: ModelProto) -> bytes:
+    try:
+        return model.SerializeToString()
+    except Exception as error:
+        reason = "the model is larger than 2 GB in one piece; save it with external data"
+        raise RuntimeFailure(reason, "TOO_LARGE") from error
+
+
+class Session:
+    """One model, loaded on one CPU thread.
+
+    ``level`` is how far ONNX Runtime may optimise: off, basic, extended or all. ``external`` gives the arrays of
+    initializers that the model declares with :func:`external_stub`; they are not copied. Raises RuntimeFailure where
+    the model does not load.
+    """
+
+    def __init__(
+        self, model: ModelProto | str | Path, *, level: str = "off", external: Mapping[str, Array] | None = None
+    ) -> None:
+        arrays = dict(external or {})
+        source: str | bytes
+        if isinstance(model, ModelProto):
+            if sum(_weight_bytes(t) for t in model.graph.initializer) > _PIECE_LIMIT:
+                model, large = _without_large_weights(model)
+                arrays.update(large)
+            source = _serialized(model)
+            declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays}
+        else:
+            source, declared = str(model), {}
+        options = _options(level)
+        self._kept = [_ort_value(np.ascontiguousarray(arrays[name]), kind) for name, kind in declared.items()]
+        try:
+            if self._kept:
+                options.add_external_initializers(list(declared), self._kept)
+            self._session = _ort().InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise _failure(error) from error
+        self.inputs: dict[str, tuple[str, list[Any]]] = {
+            i.name: (i.type, list(i.shape)) for i in self._session.get_inputs()
+        }
+        self.outputs: dict[str, str] = {o.name: o.type for o in self._session.get_outputs()}
+
+    def run(self, feeds: Mapping[str, Value], outputs: Iterable[str] | None = None) -> dict[str, Value]:
+        """Values of ``outputs`` (all of them by default). Raises RuntimeFailure."""
+        names = list(self.outputs if outputs is None else outputs)
+        try:
+            values = self._session.run(names, dict(feeds))
+        except Exception as error:
+            raise _failure(error) from error
+        return dict(zip(names, values, strict=True))
+
+    def opaque_outputs(self) -> list[str]:
+        """Outputs whose element type numpy does not have (bfloat16, float8, int4): :meth:`run` cannot give them."""
+        return [name for name, kind in self.outputs.items() if any(t in kind for t in _NO_NUMPY)]
+
+
+def run(
+    model: ModelProto | str | Path, feeds: Mapping[str, Value], outputs: Iterable[str] | None = None, level: str = "off"
+) -> dict[str, Value]:
+    """Load ``model``, run it once. Raises RuntimeFailure."""
+    return Session(model, level=level).run(feeds, outputs)

@@ -1,0 +1,65 @@
+"""Real values of tensors inside a model, from one run of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from surgeon_passes.runtime import RuntimeFailure, Value
+from surgeon_passes.verify.feeds import Shapes, generate_feeds
+from surgeon_passes.verify.segments import Model, open_model, read_model
+
+
+class Activations:
+    """Values of the original's main-graph tensors on given feeds, or on generated ones.
+
+    Nothing runs until values are asked for; what was fetched is kept. ``failure`` is why there are none, or "".
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        feeds: Sequence[Mapping[str, Value]] | None = None,
+        shapes: Shapes | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.has_data = bool(feeds)
+        self.failure = ""
+        self._model, self._shapes, self._seed = model, shapes, seed
+        self._feeds: list[dict[str, Value]] = [dict(f) for f in feeds or ()]
+        self._made: set[str] | None = None
+        self._kept: list[dict[str, Value]] = []
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Make sure of ``names`` in one run; those that the original lacks are ignored."""
+        if self.failure:
+            return
+        try:
+            self._prepare()
+            wanted = [n for n in dict.fromkeys(names) if n in (self._made or ()) and n not in self._kept[0]]
+            if wanted:
+                runner = open_model(self._model, extra_outputs=wanted)
+                for kept, feeds in zip(self._kept, self._feeds, strict=True):
+                    kept.update(runner.run(feeds, wanted))
+        except RuntimeFailure as failure:
+            self.failure = f"the original does not run: {failure}"
+
+    def _prepare(self) -> None:
+        """Feeds, and the names that can be asked for."""
+        if self._made is not None:
+            return
+        proto, _ = read_model(self._model)
+        if not self._feeds:
+            self._feeds = list(generate_feeds(self._model, self._shapes, self._seed))
+        self._made = {n for node in proto.graph.node for n in node.output if n} - {o.name for o in proto.graph.output}
+        self._kept = [dict(f) for f in self._feeds]
+        outputs = [o.name for o in proto.graph.output]
+        runner = open_model(self._model)
+        for kept, feeds in zip(self._kept, self._feeds, strict=True):
+            kept.update(runner.run(feeds, outputs))
+
+    def of(self, names: Sequence[str]) -> list[dict[str, Value]]:
+        """For each set of feeds the values of ``names``; names the original lacks are left out. [] after a failure."""
+        self.fetch(names)
+        if self.failure:
+            return []
+        return [{n: kept[n] for n in names if n in kept} for kept in self._kept]

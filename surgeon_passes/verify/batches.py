@@ -1,0 +1,231 @@
+"""Checks of many regions: batched, each verdict its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_graphsurgeon as gs
+from onnx import TensorProto
+
+from surgeon_passes.model.constants import onnx_dtype
+from surgeon_passes.region import Exactness, Region, Tolerances, Types, Verdict
+from surgeon_passes.runtime import Array, RuntimeFailure, Session
+from surgeon_passes.verify.activations import Activations
+from surgeon_passes.verify.alone import check_alone
+from surgeon_passes.verify.assemble import assemble, calls_function, piece_of
+from surgeon_passes.verify.bounds import HALF, bound_of, float_types, reduction_length
+from surgeon_passes.verify.inputs import KINDS, LARGE
+from surgeon_passes.verify.shapes import candidates, elements
+from surgeon_passes.verify.sides import Fingerprints, Sides, Unfit, sides_of
+from surgeon_passes.verify.trial import Trial
+
+_GUILTY = re.compile(r"\br(\d+)~")
+_BATCH_ELEMENTS = 1 << 24
+_BATCH_BYTES = 1 << 28
+_NAMED_LIMIT = 4
+
+
+def check(
+    regions: Sequence[Region],
+    types: Types,
+    graph: gs.Graph,
+    tolerances: Tolerances | None = None,
+    activations: Activations | None = None,
+    batch: int = 50,
+) -> list[Verdict]:
+    """Compare before and after of each region in ONNX Runtime; one verdict per region, in order.
+
+    ``graph`` gives the IR version and the local functions. ``activations`` supplies values for integer boundary tensors
+    where made-up ones are illegal; where it was given data, every boundary takes real values once, too. Equal regions
+    share a verdict. Raises nothing for what a region does: that is its verdict.
+    """
+    return _Checker(types, graph, tolerances or Tolerances(), activations, batch).run(regions)
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A distinct region: its trials, all of which must pass."""
+
+    trials: list[Trial] = field(default_factory=list)
+    verdict: Verdict | None = None
+
+    def settle(self) -> Verdict:
+        if self.verdict is None:
+            verdicts = [t.finish() for t in self.trials]
+            decisive = verdicts[0]
+            for trial, verdict in zip(self.trials[1:], verdicts[1:], strict=True):
+                if verdict.status == "refuted" and decisive.status == "verified":
+                    decisive = verdict
+                elif verdict.status == "unverified" and decisive.status == "verified" and not trial.piece.wide:
+                    note = f"compared in float32 only: {verdict.reason}"
+                    decisive = Verdict("verified", decisive.error, decisive.tensor, note)
+            self.verdict = decisive
+        return self.verdict
+
+
+class _Checker:
+    def __init__(
+        self, types: Types, graph: gs.Graph, tolerances: Tolerances, activations: Activations | None, batch: int
+    ) -> None:
+        self.types, self.graph, self.tolerances = types, graph, tolerances
+        self.activations, self.batch = activations, max(1, batch)
+        self.functions = {(f.domain or "", f.name) for f in graph.functions}
+        self.count = 0
+
+    def run(self, regions: Sequence[Region]) -> list[Verdict]:
+        prints = Fingerprints()
+        shared: dict[Any, _Entry] = {}
+        entries: list[_Entry] = []
+        for region in regions:
+            try:
+                sides = sides_of(region, self.types)
+                key = prints.of(sides)
+                entry = shared.get(key) if key is not None else None
+                if entry is None:
+                    entry = _Entry(self.trials(sides))
+                    shared[len(shared) if key is None else key] = entry
+            except Unfit as reason:
+                entry = _Entry(verdict=Verdict("unverified", None, "", str(reason)))
+            entries.append(entry)
+        trials = [t for e in shared.values() for t in e.trials]
+        for chunk in self.chunks(trials):
+            self.run_chunk(chunk, 0)
+        self.run_data(trials)
+        return [entry.settle() for entry in entries]
+
+    # --- trials ------------------------------------------------------------------------------------------------------
+
+    def trials(self, sides: Sides) -> list[Trial]:
+        """One at the real precision; before it one in float32 where the region is half precision and may round."""
+        tensors = [t for image in sides.images() for t in (*image.inputs, *image.outputs) if t.name]
+        tensors += [t for pair in sides.region.outputs for t in pair]
+        floats = float_types(tensors, self.types)
+        exactness = sides.region.exactness
+        half = bool(floats & HALF) and exactness is not Exactness.EXACT and not self.calls(sides)
+        made = [self.trial(sides, self.wide_floats(sides, floats), True, KINDS)] if half else []
+        return [*made, self.trial(sides, floats, False, ("normal", "zeros") if half else KINDS)]
+
+    def calls(self, sides: Sides) -> bool:
+        return bool(self.functions) and calls_function(sides, self.functions)
+
+    def wide_floats(self, sides: Sides, floats: set[int]) -> set[int]:
+        """Types that bound the float32 check: half precision counts where the new constants were rounded to it."""
+        rounded = {onnx_dtype(c.dtype) for c in sides.new_constants} & HALF
+        return (floats - HALF) | rounded | {int(TensorProto.FLOAT)}
+
+    def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...]) -> Trial:
+        self.count += 1
+        piece = piece_of(self.count, sides, wide, self.types)
+        reduction = reduction_length(sides.images(), self.types)
+        images = list(sides.images())
+        shapes = candidates(sides.input_types, images, sides.inputs, reducible=not sides.region.cone)
+        bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
+        trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
+        if trial.has_indices() and trial.is_arithmetic():
+            trial.integers = "wide"
+        return trial
+
+    def chunks(self, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+        """Batches of trials with one set of opsets, bounded in number, activations and weights."""
+        groups: dict[Any, list[Trial]] = {}
+        for trial in trials:
+            scope = trial.piece.sides.region.scope
+            key = (tuple(sorted(scope.opsets.items())), self.calls(trial.piece.sides), trial.candidates.wanted)
+            groups.setdefault(key, []).append(trial)
+        for group in groups.values():
+            chunk: list[Trial] = []
+            size = weight = 0
+            for trial in group:
+                more, heavier = _elements(trial), _weight(trial)
+                full = size + more > _BATCH_ELEMENTS or weight + heavier > _BATCH_BYTES
+                if chunk and (len(chunk) >= self.batch or full):
+                    yield chunk
+                    chunk, size, weight = [], 0, 0
+                chunk.append(trial)
+                size, weight = size + more, weight + heavier
+            if chunk:
+                yield chunk
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def run_chunk(self, chunk: list[Trial], named: int) -> None:
+        """Give each trial its verdict or its errors; a failure isolates the trials that cause it."""
+        lonely = [t for t in chunk if not t.candidates.shapes]
+        together = [t for t in chunk if t.candidates.shapes]
+        for trial in lonely:
+            check_alone(trial, self.graph, self.activations)
+        if not together:
+            return
+        try:
+            made = assemble([t.piece for t in together], self.graph)
+            session = Session(made.model, external=made.external)
+            for attempt in range(max(min(t.candidates.wanted, len(t.candidates.shapes)) for t in together)):
+                for kind in KINDS:
+                    self.run_kind(together, session, attempt, kind)
+        except (RuntimeFailure, Unfit) as failure:
+            for trial in together:
+                trial.reset()
+            self.split(together, failure, named)
+
+    def run_kind(self, chunk: Sequence[Trial], session: Session, attempt: int, kind: str) -> None:
+        live = [t for t in chunk if t.verdict is None and kind in t.kinds]
+        if not live:
+            return
+        own = {id(t): self.feeds(t, attempt, kind) for t in chunk}
+        for _ in LARGE:
+            values = session.run({n: x for f in own.values() for n, x in f.items()})
+            again: list[Trial] = []
+            for trial in live:
+                if not trial.overflows(kind, values):
+                    trial.judge(kind, own[id(trial)], values, self.graph)
+                elif trial.scale + 1 < len(LARGE):
+                    trial.scale += 1
+                    own[id(trial)] = self.feeds(trial, attempt, kind)
+                    again.append(trial)
+            live = again
+            if not live:
+                return
+
+    def feeds(self, trial: Trial, attempt: int, kind: str) -> dict[str, Array]:
+        shapes = trial.candidates.shapes
+        return trial.feeds(shapes[min(attempt, len(shapes) - 1)], attempt, kind)
+
+    def split(self, chunk: list[Trial], failure: Exception, named: int) -> None:
+        """Blame the trials that ONNX Runtime names, or bisect."""
+        if len(chunk) == 1:
+            check_alone(chunk[0], self.graph, self.activations)
+            return
+        numbers = {int(n) for n in _GUILTY.findall(str(failure))}
+        guilty = [t for t in chunk if t.piece.number in numbers]
+        if guilty and named < _NAMED_LIMIT:
+            for trial in guilty:
+                check_alone(trial, self.graph, self.activations)
+            rest = [t for t in chunk if t.piece.number not in numbers]
+            if rest:
+                self.run_chunk(rest, named + 1)
+            return
+        middle = len(chunk) // 2
+        self.run_chunk(chunk[:middle], named)
+        self.run_chunk(chunk[middle:], named)
+
+    # --- real activations --------------------------------------------------------------------------------------------
+
+    def run_data(self, trials: Sequence[Trial]) -> None:
+        """Where data was given, every region that is still good sees real activations, too."""
+        if self.activations is None or not self.activations.has_data:
+            return
+        for trial in trials:
+            if trial.verdict is None or trial.verdict.status == "verified":
+                check_alone(trial, self.graph, self.activations, only_data=True)
+
+
+def _elements(trial: Trial) -> int:
+    return elements(trial.candidates.shapes[0]) if trial.candidates.shapes else 0
+
+
+def _weight(trial: Trial) -> int:
+    sides = trial.piece.sides
+    return sum(int(getattr(c._values, "nbytes", 0)) for c in sides.constants)

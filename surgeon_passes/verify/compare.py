@@ -1,0 +1,220 @@
+"""How far two values are apart.
+
+Floats are measured per output channel (axis 1 from rank 2 on, else the whole tensor): the largest |a - b| of a channel
+over that channel's scale. The scale is max |a| of the channel in this run, but
+
+* at most ten times its spread (max - min): a huge bias must not hide an error in a tiny signal;
+* in channels of fewer than 16 elements at least a tenth of the median channel's: one element that happens to be near
+  zero says nothing about its channel.
+
+The last bits of max |a| count as no difference. What exceeds a bound there may still be rounding (a sum that cancels):
+:func:`beyond_noise` decides, with what the original does when its inputs and constants move by one ulp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surgeon_passes.region import Exactness
+from surgeon_passes.runtime import Array, Value
+
+_FEW = 16
+_SPREADS = 10.0
+_NEAR_ZERO = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``error`` is relative to the channel's scale; ``reason`` is "" where the values agree.
+
+    ``rounding``: the reason is the size of the error alone, so that noise may explain it.
+    """
+
+    error: float = 0.0
+    reason: str = ""
+    rounding: bool = False
+
+
+def is_float(array: Array) -> bool:
+    """Whether elements are floating point, the types of ml_dtypes (bfloat16, float8) included."""
+    return array.dtype.kind in "fc" or (array.dtype.kind == "V" and "float" in array.dtype.name)
+
+
+def compare(a: Value, b: Value, exactness: Exactness, bound: float, absolute: float) -> Difference:
+    """``b`` against ``a``, the original. ``bound`` is relative to a channel's scale; unused where ``exactness`` is EXACT."""
+    if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
+        return _compare_sequences(a, b, exactness, bound, absolute)
+    if a is None or b is None:
+        return Difference() if a is b else Difference(np.inf, "one side is an empty optional")
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype:
+        return Difference(np.inf, f"dtype {b.dtype} instead of {a.dtype}")
+    if a.shape != b.shape:
+        return Difference(np.inf, f"shape {list(b.shape)} instead of {list(a.shape)}")
+    if a.size == 0:
+        return Difference()
+    if not is_float(a):
+        return _compare_discrete(a, b)
+    if exactness is Exactness.EXACT:
+        return _compare_bits(a, b)
+    return _compare_floats(a, b, bound, absolute)
+
+
+def _compare_sequences(a: Value, b: Value, exactness: Exactness, bound: float, absolute: float) -> Difference:
+    if not (isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))):
+        return Difference(np.inf, "a sequence on one side, a tensor on the other")
+    if len(a) != len(b):
+        return Difference(np.inf, f"{len(b)} elements instead of {len(a)} in a sequence")
+    worst = Difference()
+    for x, y in zip(a, b, strict=True):
+        if isinstance(x, dict):
+            found = Difference() if x == y else Difference(np.inf, "maps differ")
+        else:
+            found = compare(x, y, exactness, bound, absolute)
+        if (found.reason and (not found.rounding or not worst.reason)) or (
+            not worst.reason and found.error > worst.error
+        ):
+            worst = found
+        if worst.reason and not worst.rounding:
+            return worst
+    return worst
+
+
+def _compare_discrete(a: Array, b: Array) -> Difference:
+    wrong = a != b
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return Difference()
+    where = np.unravel_index(int(np.argmax(wrong)), a.shape)
+    return Difference(np.inf, f"{count} of {a.size} elements differ: {b[where]} instead of {a[where]} at {_at(where)}")
+
+
+def _at(where: Sequence[Any]) -> str:
+    return str([int(i) for i in where])
+
+
+def _compare_bits(a: Array, b: Array) -> Difference:
+    kind = np.dtype(f"u{a.dtype.itemsize}") if a.dtype.itemsize <= 8 else np.dtype(np.uint8)
+    x, y = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if np.array_equal(x.reshape(-1).view(kind), y.reshape(-1).view(kind)):
+        return Difference()
+    wide_a, wide_b = _wide(a), _wide(b)
+    same = (wide_a == wide_b) & (np.signbit(wide_a.real) == np.signbit(wide_b.real))
+    wrong = ~(same | (np.isnan(wide_a) & np.isnan(wide_b)))
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return Difference()
+    where = np.unravel_index(int(np.argmax(wrong)), a.shape)
+    text = f"{count} of {a.size} elements are not bit-equal: {b[where]} instead of {a[where]} at {_at(where)}"
+    gap, scale, _ = channel_gaps(a, b)
+    return Difference(_worst(gap, scale, 0.0)[0], text)
+
+
+def _wide(array: Array) -> Array:
+    """float64, or complex128: exact for every smaller float type."""
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    return array if array.dtype == np.float64 else array.astype(np.float64)
+
+
+def _nonfinite(a: Array, b: Array) -> str:
+    """ "" where NaN and Inf (with its sign) stand at the same places."""
+    nan_a, nan_b = np.isnan(a), np.isnan(b)
+    if not np.array_equal(nan_a, nan_b):
+        where = np.unravel_index(int(np.argmax(nan_a != nan_b)), a.shape)
+        return f"NaN on one side only: {b[where]} instead of {a[where]} at {_at(where)}"
+    inf = np.isinf(a) | np.isinf(b)
+    wrong = inf & (a != b)
+    if wrong.any():
+        where = np.unravel_index(int(np.argmax(wrong)), a.shape)
+        return f"Inf on one side only: {b[where]} instead of {a[where]} at {_at(where)}"
+    return ""
+
+
+def _finite(a: Array, b: Array) -> tuple[Array, Array]:
+    """Float views of ``a`` and ``b`` in which places where either is not finite are 0."""
+    if a.dtype.kind == "c":
+        a, b = a.view(a.real.dtype), b.view(b.real.dtype)
+    if a.dtype not in (np.float32, np.float64):
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    good = np.isfinite(a) & np.isfinite(b)
+    return (a, b) if good.all() else (np.where(good, a, 0), np.where(good, b, 0))
+
+
+def _axes(rank: int) -> tuple[int, ...]:
+    return (0, *range(2, rank)) if rank >= 2 else tuple(range(rank))
+
+
+def channel_gaps(a: Array, b: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(largest |a - b|, scale, largest |a|) of every channel of two arrays of one shape, as 1-D float arrays."""
+    a, b = _finite(a, b)
+    axes = _axes(a.ndim)
+    with np.errstate(over="ignore"):
+        gap = np.abs(a - b).max(axis=axes)
+        high, low = a.max(axis=axes), a.min(axis=axes)
+        top = np.maximum(high, -low)
+        if a.size < _FEW * gap.size:
+            scale = np.maximum(top, _NEAR_ZERO * float(np.median(top)) if gap.size >= 4 else 0.0)
+        else:
+            spread = high - low
+            scale = np.where(spread > 0, np.minimum(top, _SPREADS * spread), top)
+    return np.atleast_1d(gap), np.atleast_1d(scale), np.atleast_1d(top)
+
+
+def _worst(gap: NDArray[Any], scale: NDArray[Any], allowed: NDArray[Any] | float) -> tuple[float, int]:
+    """(largest relative error, its channel); a gap up to ``allowed`` counts as none."""
+    counted = np.where(gap > allowed, gap.astype(np.float64), 0.0)
+    ratio = np.divide(counted, scale, out=np.where(counted > 0, np.inf, 0.0), where=scale > 0)
+    channel = int(np.argmax(ratio))
+    return float(ratio[channel]), channel
+
+
+def _compare_floats(a: Array, b: Array, bound: float, absolute: float) -> Difference:
+    if a.dtype.kind == "V" or a.dtype == np.float16:
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    if np.array_equal(a, b):
+        return Difference()
+    reason = _nonfinite(a, b)
+    if reason:
+        return Difference(np.inf, reason)
+    gap, scale, top = channel_gaps(a, b)
+    unseen = np.maximum(_last_bits(a, top), absolute)
+    error, channel = _worst(gap, scale, unseen)
+    if error <= bound:
+        return Difference(max(error, _worst(gap, top, absolute)[0] if error == 0.0 else 0.0))
+    place = f" in channel {channel}" if a.ndim >= 2 else ""
+    return Difference(error, f"error {error:.1e} of the scale{place}; the bound is {bound:.1e}", True)
+
+
+def _last_bits(a: Array, top: NDArray[Any]) -> NDArray[Any]:
+    """What the last bits of a channel's largest value amount to: no difference can be seen below."""
+    return np.asarray(top * (2 * np.finfo(a.real.dtype).eps))
+
+
+def beyond_noise(
+    a: Array, b: Array, perturbed: Sequence[Array], bound: float, absolute: float, factor: float
+) -> tuple[Difference, float]:
+    """``b`` against ``a`` where a channel may be off by ``factor`` times what moving inputs by one ulp does to it.
+
+    Returns what remains and the noise relative to max |a| of a channel. An error that noise explains is given as the
+    share of the bound that it uses up.
+    """
+    if a.dtype.kind == "V" or a.dtype == np.float16:
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    gap, scale, top = channel_gaps(a, b)
+    shaped = [p.astype(a.dtype) for p in perturbed if p.shape == a.shape]
+    noise = np.max([channel_gaps(a, p)[0] for p in shaped], axis=0) if shaped else np.zeros_like(gap)
+    allowed = np.maximum.reduce([bound * scale, factor * noise, _last_bits(a, top), np.full_like(gap, absolute)])
+    over, channel = _worst(gap, scale, allowed)
+    if over == 0.0:
+        used = np.divide(gap, allowed, out=np.zeros_like(gap), where=allowed > 0)
+        return Difference(bound * float(used.max())), _worst(noise, top, absolute)[0]
+    place = f" in channel {channel}" if a.ndim >= 2 else ""
+    level = factor * float(noise[channel] / scale[channel]) if scale[channel] > 0 else 0.0
+    text = f"error {over:.1e} of the scale{place}; the bound is {bound:.1e}, rounding explains {level:.1e}"
+    return Difference(over, text, True), level

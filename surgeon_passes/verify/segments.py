@@ -1,0 +1,296 @@
+"""Running models too large for one session: in segments that hand their activations over.
+
+Creating a session is superlinear in nodes, and a model of 2 GB cannot be handed over in one piece. A segment is a
+model of its own over a stretch of the main graph; it reads large weights in place, and an activation lives until the
+last segment that reads it has run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
+
+from surgeon_passes.model.constants import map_external
+from surgeon_passes.model.order import captures, sorted_nodes
+from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value, external_stub
+
+SEGMENT_NODES = 1500
+SEGMENTED_FROM = 5000
+"""Nodes, bodies included, from which a model is run in segments."""
+
+_IN_PLACE_BYTES = 1 << 12
+_PIECE_LIMIT = 1_500_000_000
+
+
+def node_count(graph: GraphProto) -> int:
+    """Nodes of ``graph`` and its bodies; Constant nodes are not counted."""
+    total, todo = 0, [graph]
+    while todo:
+        for node in todo.pop().node:
+            total += node.op_type != "Constant"
+            for attribute in node.attribute:
+                if attribute.type == AttributeProto.GRAPH:
+                    todo.append(attribute.g)
+                elif attribute.type == AttributeProto.GRAPHS:
+                    todo.extend(attribute.graphs)
+    return total
+
+
+def _nodes_of(node: NodeProto) -> int:
+    inner = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
+    return 1 + sum(node_count(g) for g in inner)
+
+
+def reads_of(node: NodeProto) -> list[str]:
+    """Names that ``node`` and its bodies read from the graph around it, each once."""
+    names = dict.fromkeys(n for n in node.input if n)
+    for attribute in node.attribute:
+        graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+        for graph in graphs:
+            names.update(dict.fromkeys(captures(graph)))
+    return list(names)
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    nodes: list[NodeProto] = field(default_factory=list)
+    weights: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    """activations and model inputs"""
+    gives: list[str] = field(default_factory=list)
+    session: Session | None = None
+
+
+class SegmentedSession:
+    """Looks like :class:`surgeon_passes.runtime.Session`. ``folder`` is where external data lies.
+
+    ``keep`` keeps the segments' sessions for further runs. Raises RuntimeFailure.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        folder: str | Path = "",
+        *,
+        level: str = "off",
+        extra_outputs: Sequence[str] = (),
+        segment_nodes: int = SEGMENT_NODES,
+        keep: bool = True,
+    ) -> None:
+        self._model, self._folder, self._level, self._keep = model, str(folder), level, keep
+        graph = model.graph
+        self._weights = {t.name: t for t in graph.initializer}
+        self._sparse = {t.values.name: t for t in graph.sparse_initializer}
+        self._arrays: dict[str, Array] = {}
+        held = self._weights.keys() | self._sparse.keys()
+        self.input_names = [v.name for v in graph.input if v.name not in held]
+        self._declared = {v.name: v.type for v in graph.input}
+        self.outputs = dict.fromkeys([*(o.name for o in graph.output), *extra_outputs], "")
+        self._segments = self._cut(segment_nodes, [*held, *self._declared])
+        self._last_use = {n: k for k, s in enumerate(self._segments) for n in s.reads}
+
+    # --- cutting -----------------------------------------------------------------------------------------------------
+
+    def _cut(self, size: int, known: list[str]) -> list[_Segment]:
+        try:
+            nodes = sorted_nodes(list(self._model.graph.node), set(known), "the model")
+        except Exception as error:
+            raise RuntimeFailure(f"its nodes cannot be sorted: {error}") from error
+        segments = [_Segment()]
+        count = 0
+        for node in nodes:
+            weight = _nodes_of(node)
+            if count and count + weight > size:
+                segments.append(_Segment())
+                count = 0
+            segments[-1].nodes.append(node)
+            count += weight
+        made_in: dict[str, int] = {}
+        gives: list[dict[str, None]] = [{} for _ in segments]
+        for number, segment in enumerate(segments):
+            self._connect(segment, number, made_in, gives)
+        for name in self.outputs:
+            if name in made_in:
+                gives[made_in[name]][name] = None
+        for segment, names in zip(segments, gives, strict=True):
+            segment.gives = list(names)
+        return segments
+
+    def _connect(self, segment: _Segment, number: int, made_in: dict[str, int], gives: list[dict[str, None]]) -> None:
+        weights: dict[str, None] = {}
+        reads: dict[str, None] = {}
+        for node in segment.nodes:
+            for name in reads_of(node):
+                source = made_in.get(name)
+                if source is None and (name in self._weights or name in self._sparse):
+                    weights[name] = None
+                elif source != number:
+                    reads[name] = None
+                    if source is not None:
+                        gives[source][name] = None
+            made_in.update((n, number) for n in node.output if n)
+        segment.weights, segment.reads = list(weights), list(reads)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, feeds: Mapping[str, Value], outputs: Iterable[str] | None = None) -> dict[str, Value]:
+        """Values of ``outputs`` (all of them by default)."""
+        wanted = list(self.outputs if outputs is None else outputs)
+        alive: dict[str, tuple[Value, TypeProto]] = {n: (x, self._declared[n]) for n, x in feeds.items()}
+        kept = {n: alive[n][0] for n in wanted if n in alive}
+        for number, segment in enumerate(self._segments):
+            for name, made in self._run_segment(segment, alive).items():
+                alive[name] = made
+                if name in wanted:
+                    kept[name] = made[0]
+            for name in [*segment.reads, *segment.gives]:
+                if self._last_use.get(name, -1) <= number:
+                    alive.pop(name, None)
+        for name in wanted:
+            if name not in kept and (name in self._weights or name in self._sparse):
+                kept[name] = self._array(name)
+        return {n: kept[n] for n in wanted}
+
+    def _run_segment(
+        self, segment: _Segment, alive: Mapping[str, tuple[Value, TypeProto]]
+    ) -> dict[str, tuple[Value, TypeProto]]:
+        if not segment.gives:
+            return {}
+        session = segment.session or self._load(segment, alive)
+        if self._keep:
+            segment.session = session
+        values = session.run({n: alive[n][0] for n in segment.reads}, segment.gives)
+        return {n: (values[n], type_from_text(session.outputs[n])) for n in segment.gives}
+
+    def _load(self, segment: _Segment, alive: Mapping[str, tuple[Value, TypeProto]]) -> Session:
+        model = ModelProto(ir_version=max(self._model.ir_version, 4))
+        model.opset_import.extend(self._model.opset_import)
+        model.functions.extend(self._model.functions)
+        graph = model.graph
+        graph.name = "segment"
+        graph.node.extend(segment.nodes)
+        for name in segment.reads:
+            if name not in alive:
+                raise RuntimeFailure(f"'{name}' is read, but nothing makes it")
+            graph.input.append(_open_value(name, alive[name][1]))
+        graph.output.extend(ValueInfoProto(name=n) for n in segment.gives)
+        external: dict[str, Array] = {}
+        for name in segment.weights:
+            self._add_weight(name, graph, external)
+        return Session(model, level=self._level, external=external)
+
+    def _add_weight(self, name: str, graph: GraphProto, external: dict[str, Array]) -> None:
+        if name in self._sparse:
+            graph.sparse_initializer.append(self._sparse[name])
+            return
+        tensor = self._weights[name]
+        if tensor.data_type == TensorProto.STRING or math.prod(tensor.dims) * 8 <= _IN_PLACE_BYTES:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                graph.initializer.append(numpy_helper.from_array(self._array(name), name))
+            else:
+                graph.initializer.append(tensor)
+            return
+        external[name] = self._array(name)
+        graph.initializer.append(external_stub(name, tensor.dims, tensor.data_type))
+
+    def _array(self, name: str) -> Array:
+        """A weight's values; made once, and shared by every segment that reads it."""
+        if name not in self._arrays:
+            if name in self._sparse:
+                raise RuntimeFailure(f"the sparse initializer '{name}' is an output")
+            tensor = self._weights[name]
+            is_file = tensor.data_location == TensorProto.EXTERNAL
+            self._arrays[name] = map_external(tensor, self._folder) if is_file else numpy_helper.to_array(tensor)
+        return self._arrays[name]
+
+
+def _open_value(name: str, kind: TypeProto) -> ValueInfoProto:
+    """An input of the same type and rank with every dim open."""
+    value = ValueInfoProto(name=name)
+    value.type.CopyFrom(kind)
+    if kind.WhichOneof("value") == "tensor_type":
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    return value
+
+
+_TEXT_TYPES = {
+    "float": TensorProto.FLOAT, "double": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "bool": TensorProto.BOOL,
+    "string": TensorProto.STRING, "bfloat16": TensorProto.BFLOAT16,
+    **{f"{u}int{b}": TensorProto.DataType.Value(f"{u.upper()}INT{b}") for u in ("", "u") for b in (4, 8, 16, 32, 64)},
+}  # fmt: skip
+
+
+def type_from_text(text: str) -> TypeProto:
+    """The TypeProto behind ONNX Runtime's ``tensor(float)``, ``seq(tensor(int64))``. Raises RuntimeFailure."""
+    if text.startswith("seq(") and text.endswith(")"):
+        return helper.make_sequence_type_proto(type_from_text(text[4:-1]))
+    if text.startswith("optional(") and text.endswith(")"):
+        return helper.make_optional_type_proto(type_from_text(text[9:-1]))
+    inner = text[7:-1] if text.startswith("tensor(") else ""
+    if inner not in _TEXT_TYPES:
+        raise RuntimeFailure(f"a value of type {text} cannot be handed from one segment to the next")
+    return helper.make_tensor_type_proto(_TEXT_TYPES[inner], None)
+
+
+# --- one session or many -------------------------------------------------------------------------------------------------
+
+Model: TypeAlias = ModelProto | str | Path
+Runner: TypeAlias = Session | SegmentedSession
+
+
+def weight_bytes(model: ModelProto) -> int:
+    """Bytes of the main graph's initializers that lie in the proto itself."""
+    total = 0
+    for tensor in model.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL and tensor.data_type != TensorProto.STRING:
+            total += math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return total
+
+
+def read_model(model: Model) -> tuple[ModelProto, str]:
+    """(proto, folder of its external data); external data is not read. Raises RuntimeFailure."""
+    if isinstance(model, ModelProto):
+        return model, ""
+    try:
+        return onnx.load(str(model), load_external_data=False), str(Path(model).parent)
+    except Exception as error:
+        raise RuntimeFailure(f"{model} cannot be read: {error}") from error
+
+
+def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str] = ()) -> Runner:
+    """A runner for ``model``: one session, or segments above :data:`SEGMENTED_FROM` nodes. Raises RuntimeFailure."""
+    proto, folder = read_model(model)
+    if node_count(proto.graph) > SEGMENTED_FROM or weight_bytes(proto) > _PIECE_LIMIT:
+        return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
+    if extra_outputs or folder == "":
+        return _whole(proto, folder, level, extra_outputs)
+    return Session(model, level=level)
+
+
+def _whole(proto: ModelProto, folder: str, level: str, extra_outputs: Sequence[str]) -> Session:
+    """One session over a proto, its external data mapped and ``extra_outputs`` added."""
+    outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
+    external = {t.name: map_external(t, folder) for t in outside}
+    if extra_outputs:
+        whole = ModelProto()
+        whole.CopyFrom(proto)
+        whole.graph.output.extend(ValueInfoProto(name=n) for n in extra_outputs)
+        proto = whole
+    return Session(proto, level=level, external=external)

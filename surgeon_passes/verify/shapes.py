@@ -1,0 +1,220 @@
+"""Concrete shapes for the boundary of a region: candidates in the order in which they are tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.ops.traits import ELEMENTWISE, SPATIAL
+from surgeon_passes.region import Dim, NodeImage, TensorType
+
+Shape = tuple[int, ...]
+Hint = Mapping[int, int]
+
+_PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
+_EQUAL = (1, 2, 4, 8, 16, 32, 64, 96, 128, 224, 256)
+_UNKNOWN = (6, 4, 8, 1, 16, 32)
+_MAX_ELEMENTS = 1 << 24
+_GLOBAL = frozenset({"GlobalAveragePool", "GlobalMaxPool"})
+_CHANNELS_FIRST = frozenset({"BatchNormalization", "InstanceNormalization", "PRelu"})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """``shapes``: one tuple of shapes (one per boundary input) per try; ``wanted``: how many of them are to be checked."""
+
+    shapes: tuple[tuple[Shape, ...], ...]
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What the nodes of a region say of a boundary input: a rank, and sizes by axis (negative ones count from the end)."""
+
+    rank: int | None = None
+    sizes: Hint | None = None
+
+
+def candidates(
+    types: Sequence[TensorType], images: Sequence[NodeImage], inputs: Sequence[gs.Tensor], reducible: bool = True
+) -> Candidates:
+    """Shapes to try for ``inputs`` of ``types``.
+
+    Static shapes are one candidate, with the spatial size reduced in a first one where that loses nothing. Symbolic dims
+    take distinct sizes, then equal ones, and two are wanted; what is unknown is guessed.
+    """
+    if all(t.is_static for t in types):
+        whole = tuple(tuple(int(d) for d in t.shape or ()) for t in types)  # type: ignore[arg-type]
+        small = reduced(whole, images, inputs) if reducible else None
+        return Candidates((whole,) if small is None else (small, whole), 1)
+    return _open_candidates(types, [_knowledge(t, images) for t in inputs])
+
+
+# --- symbols and guesses -------------------------------------------------------------------------------------------------
+
+
+def _open_candidates(types: Sequence[TensorType], known: Sequence[Knowledge]) -> Candidates:
+    symbols = sorted(
+        {s for t in types for d in t.shape or () if d is not None and not isinstance(d, int) for s in d.symbols()}
+    )
+    found: dict[tuple[Shape, ...], None] = {}
+    for number, sizes in enumerate(_assignments(symbols)):
+        for guess in _UNKNOWN if _has_unknown(types) else (1,):
+            shapes = tuple(_concrete(t, k, sizes, guess) for t, k in zip(types, known, strict=True))
+            legal = [s for s in shapes if s is not None]
+            if len(legal) == len(shapes) and sum(math.prod(s) for s in legal) <= _MAX_ELEMENTS:
+                found.setdefault(tuple(legal))
+        if not symbols and number == 0:
+            break
+    return Candidates(tuple(found), 2)
+
+
+def _has_unknown(types: Sequence[TensorType]) -> bool:
+    return any(t.shape is None or any(d is None for d in t.shape) for t in types)
+
+
+def _assignments(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Distinct small sizes in both orders, then one size for all (and 1 for the first, which is often a batch)."""
+    count = len(symbols)
+    primes = [_PRIMES[i % len(_PRIMES)] + (i // len(_PRIMES)) for i in range(count)]
+    yield dict(zip(symbols, primes, strict=True))
+    yield {s: 2 * p + 3 for s, p in zip(symbols, reversed(primes), strict=True)}
+    for size in _EQUAL:
+        yield dict.fromkeys(symbols, size)
+        if size > 1:
+            yield {s: (1 if i == 0 else size) for i, s in enumerate(symbols)}
+
+
+def _concrete(found: TensorType, known: Knowledge, sizes: Mapping[str, int], guess: int) -> Shape | None:
+    """The shape at ``sizes``; None where a dim would be below 1."""
+    shape: tuple[int | Dim | None, ...]
+    shape = (None,) * (known.rank if known.rank is not None else 4) if found.shape is None else found.shape
+    hints = {axis % len(shape): size for axis, size in (known.sizes or {}).items() if -len(shape) <= axis < len(shape)}
+    dims: list[int] = []
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, int):
+            dims.append(dim)
+        elif dim is None:
+            dims.append(hints.get(axis, (1 if guess == 1 else 2) if axis == 0 else guess))
+        else:
+            dims.append(dim.evaluate(sizes))
+            if dims[-1] < 1:
+                return None
+    return tuple(dims)
+
+
+def _knowledge(tensor: gs.Tensor, images: Sequence[NodeImage]) -> Knowledge:
+    rank: int | None = None
+    sizes: dict[int, int] = {}
+    for image in images:
+        for position, used in enumerate(image.inputs):
+            if used is tensor:
+                found = _said_by(image, position)
+                rank = found.rank if rank is None else rank
+                sizes.update(found.sizes or {})
+    return Knowledge(rank, sizes)
+
+
+def _constant_shape(image: NodeImage, position: int) -> Shape | None:
+    if len(image.inputs) <= position or not isinstance(image.inputs[position], gs.Constant):
+        return None
+    return tuple(int(d) for d in image.inputs[position].shape)
+
+
+def _said_by(image: NodeImage, position: int) -> Knowledge:
+    op = image.node.op
+    other = _constant_shape(image, 1 - position) if position < 2 else None
+    if other is None:
+        return Knowledge()
+    if op in ("Conv", "ConvTranspose"):
+        channels = other[1] * int(image.node.attrs.get("group", 1)) if op == "Conv" else other[0]
+        return Knowledge(len(other), {1: channels})
+    if op in _CHANNELS_FIRST:
+        return Knowledge(None, {1: other[0]} if other else None)
+    if op in ("MatMul", "Gemm") and len(other) >= 2:
+        return _contracted(image, position, other)
+    if op in ELEMENTWISE:
+        return Knowledge(None, {axis - len(other): size for axis, size in enumerate(other) if size > 1})
+    return Knowledge()
+
+
+def _contracted(image: NodeImage, position: int, other: Shape) -> Knowledge:
+    rank = 2 if image.node.op == "Gemm" else None
+    if position == 0:
+        size = other[-1] if image.node.attrs.get("transB") else other[-2]
+        return Knowledge(rank, {-2 if image.node.attrs.get("transA") else -1: size})
+    size = other[-2] if image.node.attrs.get("transA") else other[-1]
+    return Knowledge(rank, {-1 if image.node.attrs.get("transB") else -2: size})
+
+
+# --- smaller spatial sizes -----------------------------------------------------------------------------------------------
+
+
+def reduced(
+    shapes: Sequence[Shape], images: Sequence[NodeImage], inputs: Sequence[gs.Tensor]
+) -> tuple[Shape, ...] | None:
+    """``shapes`` with smaller spatial sizes, or None where the region's meaning might depend on them.
+
+    The new size keeps the remainder by the product of the strides, so that windows end at the same offset, and leaves
+    room for a whole receptive field away from every border.
+    """
+    ranks = {len(s) for s in shapes if len(s) >= 3}
+    if len(ranks) != 1 or not all(_reducible(image) for image in images):
+        return None
+    spatial = ranks.pop() - 2
+    sizes = {s[2:] for s in shapes if len(s) >= 3 and math.prod(s[2:]) > 1}
+    if len(sizes) != 1 or any(1 < len(s) < 3 and math.prod(s) > 1 for s in shapes):
+        return None
+    (size,) = sizes
+    small = tuple(_smaller(size[axis], images, axis, spatial) for axis in range(spatial))
+    if small == size:
+        return None
+    return tuple((*s[:2], *small) if len(s) >= 3 and s[2:] == size else s for s in shapes)
+
+
+def _reducible(image: NodeImage) -> bool:
+    op = image.node.op
+    if op in ELEMENTWISE or op in _GLOBAL:
+        return all(_broadcasts(t) for t in image.inputs)
+    return op in SPATIAL
+
+
+def _broadcasts(tensor: gs.Tensor) -> bool:
+    """Whether a constant operand has no spatial extent of its own."""
+    if not isinstance(tensor, gs.Constant):
+        return True
+    shape = list(tensor.shape)
+    return math.prod(shape[2:]) == 1 if len(shape) >= 3 else math.prod(shape) == 1 or not shape
+
+
+def _smaller(size: int, images: Sequence[NodeImage], axis: int, spatial: int) -> int:
+    reach, strides = 1, 1
+    for image in images:
+        kernel, stride, dilation = _window(image, axis, spatial)
+        reach += dilation * (kernel - 1) * strides
+        strides *= stride
+    least = 2 * reach + 2 * strides if reach > 1 else 4 + strides
+    if size <= least:
+        return size
+    return least + (size - least) % strides
+
+
+def _window(image: NodeImage, axis: int, spatial: int) -> tuple[int, int, int]:
+    """(kernel, stride, dilation) of a node along a spatial axis."""
+    attrs = image.node.attrs
+    kernel = list(attrs.get("kernel_shape") or ())
+    if not kernel and image.node.op in ("Conv", "ConvTranspose"):
+        weight = _constant_shape(image, 1)
+        kernel = list(weight[2:]) if weight else []
+    values = (kernel, list(attrs.get("strides") or ()), list(attrs.get("dilations") or ()))
+    one, two, three = (int(v[axis]) if len(v) == spatial else 1 for v in values)
+    return one, two, three
+
+
+def elements(shapes: Sequence[Shape]) -> int:
+    """Elements of all shapes together."""
+    return int(sum(np.prod(s, dtype=np.int64) for s in shapes))

@@ -1,0 +1,254 @@
+"""The two sides of a region: the nodes that compute its outputs, what they read, and where the boundary runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import node_label, subgraphs
+from surgeon_passes.model.constants import array_of
+from surgeon_passes.ops.traits import is_random
+from surgeon_passes.region import NodeImage, Region, TensorType, Types
+
+_READS_TYPE = ("Shape", "Size")
+
+
+class Unfit(Exception):
+    """A region that cannot be made into a model of its own; the message is the reason."""
+
+
+@dataclass(eq=False, slots=True)
+class Sides:
+    """``before`` and ``after`` are in topological order, cone included, and free of nodes that no output needs.
+
+    ``names`` gives every tensor (by id) its local name on each side: i0, k0, b0, a0 ...
+    """
+
+    region: Region
+    before: list[NodeImage] = field(default_factory=list)
+    after: list[NodeImage] = field(default_factory=list)
+    inputs: list[gs.Tensor] = field(default_factory=list)
+    input_types: list[TensorType] = field(default_factory=list)
+    constants: list[gs.Constant] = field(default_factory=list)
+    new_constants: list[gs.Constant] = field(default_factory=list)
+    names: tuple[dict[int, str], dict[int, str]] = field(default_factory=lambda: ({}, {}))
+    has_bodies: bool = False
+
+    def images(self) -> Iterator[NodeImage]:
+        yield from self.before
+        yield from self.after
+
+    def original_name(self, local: str) -> str:
+        """What the model calls the tensor or node behind a local name."""
+        for names in self.names:
+            for image in self.images():
+                for tensor in (*image.inputs, *image.outputs):
+                    if names.get(id(tensor)) == local:
+                        return str(tensor.name)
+        return local
+
+
+def inner_nodes(node: gs.Node) -> Iterator[gs.Node]:
+    """Nodes of the bodies of ``node``, at any depth."""
+    todo = [body for _, body in subgraphs(node)]
+    while todo:
+        for inner in todo.pop().nodes:
+            yield inner
+            todo.extend(body for _, body in subgraphs(inner))
+
+
+def captured(node: gs.Node) -> list[gs.Tensor]:
+    """Tensors that bodies of ``node`` read from outside, constants included, each once."""
+    made: set[int] = set()
+    read: dict[int, gs.Tensor] = {}
+    todo = [body for _, body in subgraphs(node)]
+    while todo:
+        graph = todo.pop()
+        made.update(id(t) for t in graph.inputs)
+        read.update((id(t), t) for t in graph.outputs)
+        for inner in graph.nodes:
+            made.update(id(t) for t in inner.outputs)
+            read.update((id(t), t) for t in inner.inputs if t.name)
+            todo.extend(body for _, body in subgraphs(inner))
+    return [t for key, t in read.items() if key not in made]
+
+
+def sides_of(region: Region, types: Types) -> Sides:
+    """Cut ``region`` free. Raises Unfit where it cannot stand alone."""
+    sides = Sides(region)
+    drawn = _shared_draws(region)
+    made_before = {id(t): t for image in region.before for t in image.outputs}
+    made_after = {id(t) for image in region.after for t in image.outputs}
+    forward = {id(b): a for b, a in region.outputs if b is not a and id(b) not in made_after}
+    backward = {id(a): b for b, a in region.outputs if b is not a and id(a) in made_after and id(a) not in made_before}
+    for after, alias in ((False, backward), (True, forward)):
+        walk = _Walk(region, types, sides, after, alias, drawn)
+        walk.run([pair[after] for pair in region.outputs])
+    stray = next((t for t in sides.inputs if id(t) in made_before and id(t) not in drawn), None)
+    if stray is not None:
+        raise Unfit(f"'{stray.name}' is read after the change, but nothing makes it any more")
+    sides.input_types = [types.type_of(t) for t in sides.inputs]
+    known = {id(t) for image in sides.before for t in image.inputs}
+    sides.new_constants = [c for c in sides.constants if id(c) not in known]
+    return sides
+
+
+def _shared_draws(region: Region) -> set[int]:
+    """Outputs (by id) of random nodes that stand on both sides: boundary inputs. Raises Unfit for one on one side."""
+    before = {id(i.node): i for i in (*region.before, *region.cone) if is_random(i.node.op)}
+    after = {id(i.node): i for i in (*region.after, *region.cone) if is_random(i.node.op)}
+    for key in before.keys() ^ after.keys():
+        image = before.get(key) or after[key]
+        raise Unfit(f"{node_label(image.node)} draws random numbers")
+    return {id(t) for image in before.values() for t in image.outputs}
+
+
+class _Walk:
+    """Collects one side from its outputs backwards, without recursion."""
+
+    def __init__(
+        self, region: Region, types: Types, sides: Sides, after: bool, alias: dict[int, gs.Tensor], drawn: set[int]
+    ) -> None:
+        images = region.after if after else region.before
+        own = {id(image.node) for image in images}
+        self.made = {id(t): image for image in images for t in image.outputs if t.name}
+        self.cone = {id(t): i for i in region.cone if id(i.node) not in own for t in i.outputs if t.name}
+        self.types, self.sides, self.alias, self.drawn = types, sides, alias, drawn
+        self.found = sides.after if after else sides.before
+        self.names, self.others = sides.names[after], sides.names[not after]
+        self.letter = "a" if after else "b"
+
+    def run(self, outputs: Sequence[gs.Tensor]) -> None:
+        state: dict[int, bool] = {}
+        todo: list[tuple[NodeImage, bool]] = []
+        for tensor in reversed(outputs):
+            image = self.producer(tensor, None)
+            if image is not None:
+                todo.append((image, False))
+        while todo:
+            image, done = todo.pop()
+            if done:
+                self.emit(image)
+            elif not state.get(id(image)):
+                state[id(image)] = True
+                todo.append((image, True))
+                reads = self.reads(image)
+                makers = [self.producer(t, image) for t in reads]
+                todo.extend((m, False) for m in reversed(makers) if m is not None and not state.get(id(m)))
+        for tensor in outputs:
+            self.name(tensor)
+
+    def reads(self, image: NodeImage) -> list[gs.Tensor]:
+        tensors = [t for t in image.inputs if t.name]
+        if any(True for _ in subgraphs(image.node)):
+            self.sides.has_bodies = True
+            tensors += captured(image.node)
+        return tensors
+
+    def producer(self, tensor: gs.Tensor, reader: NodeImage | None) -> NodeImage | None:
+        """The node that makes ``tensor`` on this side; None at the boundary, which is noted."""
+        if isinstance(tensor, gs.Constant):
+            self.name(tensor)
+            return None
+        if id(tensor) in self.made and id(tensor) not in self.drawn:
+            return self.made[id(tensor)]
+        tensor = self.alias.get(id(tensor), tensor)
+        image = self.made.get(id(tensor)) or self.cone.get(id(tensor))
+        if image is not None and id(tensor) not in self.drawn and not self.is_cut(tensor, reader):
+            return image
+        self.name(tensor)
+        return None
+
+    def is_cut(self, tensor: gs.Tensor, reader: NodeImage | None) -> bool:
+        """Whether ``reader`` asks only for a type that is known, so that what computes the tensor does not matter."""
+        if reader is None or reader.node.op not in _READS_TYPE or id(tensor) in self.made:
+            return False
+        shape = self.types.type_of(tensor).shape
+        return shape is not None and all(d is not None for d in shape)
+
+    def emit(self, image: NodeImage) -> None:
+        for attribute in image.node.attrs.values():
+            if isinstance(attribute, gs.Node.AttributeRef):
+                raise Unfit(f"an attribute of {node_label(image.node)} is given by the caller of the function")
+        for tensor in image.outputs:
+            if tensor.name:
+                self.names[id(tensor)] = f"{self.letter}{len(self.names)}"
+        self.found.append(image)
+
+    def name(self, tensor: gs.Tensor) -> str:
+        """The local name; a tensor that nothing here makes becomes a boundary input or a constant."""
+        if id(tensor) not in self.names:
+            aliased = self.alias.get(id(tensor))
+            if aliased is not None and id(tensor) not in self.made:
+                self.names[id(tensor)] = self.name(aliased)
+            else:
+                self.names[id(tensor)] = self.others.get(id(tensor)) or self.boundary(tensor)
+        return self.names[id(tensor)]
+
+    def boundary(self, tensor: gs.Tensor) -> str:
+        kind, held = ("k", self.sides.constants) if isinstance(tensor, gs.Constant) else ("i", self.sides.inputs)
+        held.append(tensor)
+        return f"{kind}{len(held) - 1}"
+
+
+# --- equal regions -------------------------------------------------------------------------------------------------------
+
+
+class Fingerprints:
+    """Keys that are equal for regions of equal structure, attributes, types and constants."""
+
+    def __init__(self) -> None:
+        self._constants: dict[int, tuple[Any, ...]] = {}
+
+    def of(self, sides: Sides) -> tuple[Any, ...] | None:
+        """A hashable key; None for a region with bodies, which is checked for itself."""
+        if sides.has_bodies:
+            return None
+        region = sides.region
+        return (
+            region.exactness,
+            tuple(sorted(region.scope.opsets.items())),
+            tuple(self._images(sides.before, sides.names[0])),
+            tuple(self._images(sides.after, sides.names[1])),
+            tuple((sides.names[0].get(id(b)), sides.names[1].get(id(a))) for b, a in region.outputs),
+            tuple((t.dtype, t.kind, None if t.shape is None else tuple(map(str, t.shape))) for t in sides.input_types),
+            tuple(map(self._constant, sides.constants)),
+        )
+
+    def _images(self, images: Iterable[NodeImage], names: dict[int, str]) -> Iterator[tuple[Any, ...]]:
+        for image in images:
+            node = image.node
+            attrs = tuple(sorted((k, self._attribute(v)) for k, v in node.attrs.items())) if node.attrs else ()
+            yield (
+                node.op,
+                node.domain or "",
+                tuple(names[id(t)] if t.name else "" for t in image.inputs),
+                tuple(names[id(t)] if t.name else "" for t in image.outputs),
+                attrs,
+            )
+
+    def _attribute(self, value: Any) -> str:
+        if isinstance(value, gs.Constant):
+            return repr(self._constant(value))
+        if isinstance(value, np.ndarray):
+            return repr(_array_key(value))
+        return f"{type(value).__name__} {value!r}"
+
+    def _constant(self, constant: gs.Constant) -> tuple[Any, ...]:
+        key = self._constants.get(id(constant))
+        if key is None:
+            key = self._constants[id(constant)] = (str(constant.dtype), *_array_key(array_of(constant)))
+        return key
+
+
+def _array_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    if array.dtype == object:
+        return ("object", array.shape, repr(array.tolist()))
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    content = data.tobytes() if data.nbytes <= 32 else hashlib.blake2b(data.data, digest_size=16).digest()
+    return (array.dtype.name, array.shape, content)

@@ -1,0 +1,184 @@
+"""One check of one region: what it is fed, and what its two sides' values say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from onnx import TensorProto
+
+from surgeon_passes.index import node_label
+from surgeon_passes.ops.traits import ELEMENTWISE
+from surgeon_passes.region import Tolerances, Verdict
+from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value
+from surgeon_passes.verify import inputs as made_up
+from surgeon_passes.verify.assemble import Piece, assemble
+from surgeon_passes.verify.compare import Difference, beyond_noise, compare, is_float
+from surgeon_passes.verify.reference import ReferenceSession
+from surgeon_passes.verify.shapes import Candidates, Shape
+
+_NOISE_RUNS = 4
+_NOISE_FACTOR = 4.0
+_NOISE_LIMIT = 1000.0
+"""Noise beyond this many bounds: the region amplifies rounding too much to be judged."""
+_LOCAL = re.compile(r"r\d+~([a-z]+\d+\w*)")
+_INDEX_TYPES = (TensorProto.INT32, TensorProto.INT64)
+_MOVES = frozenset(
+    {"Transpose", "Identity", "Concat", "Flatten", "MatMul", "Gemm", "Conv", "ReduceSum", "ReduceMax", "ReduceMin"}
+)
+
+
+@dataclass(eq=False, slots=True)
+class Trial:
+    """A region at one precision. ``error`` and ``tensor`` are the worst so far; ``verdict`` is set when it is decided."""
+
+    piece: Piece
+    candidates: Candidates
+    bound: float
+    kinds: tuple[str, ...]
+    tolerances: Tolerances
+    reference: bool = False
+    integers: str = "small"
+    scale: int = 0
+    """position in ``inputs.LARGE``"""
+    finite: bool = True
+    compared: int = 0
+    """elements that were compared"""
+    error: float = 0.0
+    tensor: str = ""
+    note: str = ""
+    verdict: Verdict | None = None
+    real: list[dict[int, Array]] = field(default_factory=list)
+    """activations by input position"""
+
+    def reset(self) -> None:
+        self.scale, self.compared, self.error, self.tensor, self.verdict, self.finite = 0, 0, 0.0, "", None, True
+
+    # --- feeds -------------------------------------------------------------------------------------------------------
+
+    def feeds(
+        self, shapes: Sequence[Shape], attempt: int, kind: str, real: Mapping[int, Array] | None = None
+    ) -> dict[str, Array]:
+        """Boundary inputs by name. ``real`` are activations; of those only discrete ones are used unless kind is "data"."""
+        found: dict[str, Array] = {}
+        for position, (dtype, shape) in enumerate(zip(self.piece.feed_types, shapes, strict=True)):
+            name = self.piece.input_name(position)
+            array = (real or {}).get(position)
+            if array is not None and (kind == "data" or not is_float(array)):
+                found[name] = array
+            else:
+                made = "normal" if kind == "data" else kind
+                found[name] = made_up.make(
+                    made, dtype, shape, 1 + 8 * position + 97 * attempt, made_up.LARGE[self.scale], self.integers
+                )
+        return found
+
+    def has_indices(self) -> bool:
+        return any(dtype in _INDEX_TYPES for dtype in self.piece.feed_types)
+
+    def is_arithmetic(self) -> bool:
+        """Whether integers of any size are legal everywhere in the region."""
+        return all(i.node.op in ELEMENTWISE or i.node.op in _MOVES for i in self.piece.sides.images())
+
+    # --- judging -----------------------------------------------------------------------------------------------------
+
+    def overflows(self, kind: str, values: Mapping[str, Value]) -> bool:
+        """Whether the original left the finite range only because the input was large."""
+        if kind == "normal":
+            self.finite = self.finite and all(_all_finite(values[b]) for b, _ in self.piece.outputs)
+            return False
+        return kind == "large" and self.finite and not all(_all_finite(values[b]) for b, _ in self.piece.outputs)
+
+    def judge(self, kind: str, feeds: Mapping[str, Array], values: Mapping[str, Value], graph: gs.Graph) -> None:
+        """Compare the outputs of one run; sets ``verdict`` where they refute the region."""
+        for place, (before, after) in enumerate(self.piece.outputs):
+            exactness = self.piece.sides.region.exactness
+            found = compare(values[before], values[after], exactness, self.bound, self.tolerances.absolute)
+            if found.reason and found.rounding:
+                found = self._beyond_noise(before, feeds, values, after, found, graph)
+            name = str(self.piece.sides.region.outputs[place][0].name)
+            self.compared += _size(values[before])
+            if found.reason:
+                status = "unverified" if found.reason.startswith("rounding") else "refuted"
+                self.verdict = Verdict(status, found.error, name, f"{kind} inputs: {found.reason}")
+                return
+            if found.error > self.error or not self.tensor:
+                self.error, self.tensor = max(found.error, self.error), name
+
+    def _beyond_noise(
+        self,
+        before: str,
+        feeds: Mapping[str, Array],
+        values: Mapping[str, Value],
+        after: str,
+        found: Difference,
+        graph: gs.Graph,
+    ) -> Difference:
+        """What is left of a difference when rounding inside the original is taken out of it."""
+        a, b = values[before], values[after]
+        if not isinstance(a, np.ndarray):
+            return found
+        try:
+            perturbed = self._perturbed(before, feeds, graph)
+        except RuntimeFailure:
+            return found
+        left, level = beyond_noise(a, b, perturbed, self.bound, self.tolerances.absolute, _NOISE_FACTOR)
+        if not left.reason and level > _NOISE_LIMIT * self.bound and level > self.tolerances.approximate:
+            return Difference(left.error, f"rounding alone moves this output by {level:.1e} of its scale")
+        return left
+
+    def _perturbed(self, output: str, feeds: Mapping[str, Array], graph: gs.Graph) -> list[Array]:
+        made = assemble([self.piece], graph, (0,), fed_constants=True)
+        session = (
+            ReferenceSession(made.model, made.external)
+            if self.reference
+            else Session(made.model, external=made.external)
+        )
+        own = {n: feeds[n] for n in map(self.piece.input_name, range(len(self.piece.sides.inputs)))}
+        fed = {v.name for v in made.model.graph.input}
+        constants = self.piece.constant_arrays(fed)
+        found = []
+        for run in range(_NOISE_RUNS):
+            moved = {
+                n: made_up.one_ulp(x, 31 * run + 7 * number)
+                for number, (n, x) in enumerate({**own, **constants}.items())
+            }
+            found.append(session.run(moved, [output])[output])
+        return found
+
+    def finish(self) -> Verdict:
+        """The verdict of a trial that nothing refuted."""
+        if self.verdict is None:
+            if not self.compared and self.piece.outputs:
+                self.verdict = Verdict("unverified", None, "", "every output was empty; give --data")
+            else:
+                self.verdict = Verdict("verified", self.error, self.tensor, self.note)
+        return self.verdict
+
+    def explain(self, failure: RuntimeFailure) -> str:
+        """ONNX Runtime's reason, with the model's names in place of ours."""
+        sides = self.piece.sides
+
+        def original(found: re.Match[str]) -> str:
+            local = found.group(1)
+            if local[1:2] == "n":
+                images = sides.after if local[0] == "a" else sides.before
+                return node_label(images[int(local[2:])].node)
+            return sides.original_name(local)
+
+        return _LOCAL.sub(original, str(failure))
+
+
+def _all_finite(value: Value) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_all_finite(v) for v in value)
+    return not isinstance(value, np.ndarray) or value.dtype.kind != "f" or bool(np.isfinite(value).all())
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(_size(v) for v in value) or 1
+    return int(value.size) if isinstance(value, np.ndarray) else 1
