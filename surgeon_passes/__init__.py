@@ -1,0 +1,82 @@
+"""Verified rewrite rules for ONNX models on onnx-graphsurgeon.
+
+    import surgeon_passes as sp
+    result = sp.optimize("model.onnx", shapes={"images": [1, 3, 640, 640]})
+    print(result.report())
+    result.save("model_static.onnx")
+
+Names are loaded when they are used: importing the package loads neither ONNX Runtime nor onnx.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from surgeon_passes.decisions import Decision
+    from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
+    from surgeon_passes.passes import Cleanup, Fold, Pass, Rewrite, Specialize, Verify
+    from surgeon_passes.pipeline import Pipeline, optimize
+    from surgeon_passes.region import Exactness, Tolerances
+    from surgeon_passes.result import Result
+    from surgeon_passes.rules.match import Leaf, Match, Operand
+    from surgeon_passes.rules.registry import Registry
+    from surgeon_passes.rules.rule import Decline, Replacement, Rule, rule
+    from surgeon_passes.values import Evaluator
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "decisions": ("Decision",),
+    "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
+    "passes": ("Cleanup", "Fold", "Pass", "Rewrite", "Specialize", "Verify"),
+    "pipeline": ("Pipeline", "optimize"),
+    "region": ("Exactness", "Tolerances"),
+    "result": ("Result",),
+    "rules.match": ("Leaf", "Match", "Operand"),
+    "rules.registry": ("Registry",),
+    "rules.rule": ("Decline", "Replacement", "Rule", "rule"),
+    "values": ("Evaluator",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Cleanup",
+    "Decision",
+    "Decline",
+    "Evaluator",
+    "Exactness",
+    "Fold",
+    "Leaf",
+    "Match",
+    "ModelError",
+    "Operand",
+    "Pass",
+    "Pipeline",
+    "Registry",
+    "Replacement",
+    "Result",
+    "Rewrite",
+    "Rule",
+    "RuleError",
+    "Specialize",
+    "SurgeonError",
+    "Tolerances",
+    "UsageError",
+    "Verify",
+    "optimize",
+    "rule",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'surgeon_passes' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"surgeon_passes.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

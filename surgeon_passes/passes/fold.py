@@ -130,7 +130,7 @@ class _Folder:
             return False
         from surgeon_passes.verify.folding import compute
 
-        values = compute(self.state, list(chosen.values()), wanted)
+        values = compute(self.index, list(chosen.values()), wanted)
         done = [self.replace(t, values[id(t)]) for t in wanted if id(t) in values]
         self.state.rewriter.journal.forget()
         return any(done)
@@ -189,9 +189,7 @@ class _Folder:
 
     def too_large(self, node: gs.Node, size: int) -> None:
         reason = f"folding would add {size} bytes to the file (budget {self.budget}); left as it is"
-        self.state.decide(
-            Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason)
-        )
+        self.state.decide(Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason))
 
     def apply(
         self,

@@ -193,15 +193,15 @@ class _Sweeper:
         state.edit_count += 1
         self.applied[rule.name] += 1
         if self.applied[rule.name] > self.limit:
-            raise RuleError(f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever")
+            raise RuleError(
+                f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever"
+            )
         for image, _ in edit.added:
             origin = {rule.name}.union(*(self.made_by.get(id(n), ()) for n in match.matched))
             self.made_by[id(image.node)] = origin
         return edit
 
-    def decline(
-        self, rule: Rule, node: gs.Node, reason: str, nodes: tuple[gs.Node, ...], line: int | None
-    ) -> None:
+    def decline(self, rule: Rule, node: gs.Node, reason: str, nodes: tuple[gs.Node, ...], line: int | None) -> None:
         self.state.decide(
             Decision(
                 rule=rule.name,

@@ -1,0 +1,1 @@
+"""Decisions in; text out. Knows nothing of the engine."""

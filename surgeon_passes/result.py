@@ -1,0 +1,131 @@
+"""What a run gives back: the model, the decisions, the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import onnx
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import REFUTED, UNDONE, Decision
+from surgeon_passes.model.export import export_model
+from surgeon_passes.model.extras import Model
+from surgeon_passes.model.files import write_proto
+from surgeon_passes.passes.state import Verify
+from surgeon_passes.report.counts import Counts
+
+
+@dataclass(eq=False)
+class Result:
+    """``proto`` is the optimised ModelProto (external data still in ``folder``), ``model`` its graph."""
+
+    model: Model
+    proto: onnx.ModelProto
+    decisions: list[Decision]
+    notes: list[str]
+    before: Counts
+    after: Counts
+    iterations: int
+    converged: bool
+    check: Any
+    """the EndCheck; None where it was switched off"""
+    verify: Verify
+    seconds: float
+    source: str
+    original: onnx.ModelProto | None = None
+    folder: str = ""
+    external: bool = False
+    shapes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> gs.Graph:
+        return self.model.graph
+
+    @cached_property
+    def checker_error(self) -> str:
+        """What the ONNX checker says against the result; "" where it says nothing."""
+        try:
+            onnx.checker.check_model(export_model(self.model, weights="none"))
+        except onnx.checker.ValidationError as error:
+            return " ".join(str(error).split())
+        return ""
+
+    @property
+    def undone(self) -> list[Decision]:
+        """Rewrites that were refuted and undone."""
+        return [d for d in self.decisions if d.status == UNDONE and d.verdict == REFUTED]
+
+    @property
+    def applied(self) -> list[Decision]:
+        return [d for d in self.decisions if d.status == "applied"]
+
+    @property
+    def dynamic_inputs(self) -> list[str]:
+        """Inputs with a dim that is not fixed."""
+        return [
+            str(t.name)
+            for t in self.graph.inputs
+            if t.shape is not None and not all(isinstance(d, int) for d in t.shape)
+        ]
+
+    @cached_property
+    def dynamic_items(self) -> list[str]:
+        """Tensors whose shape is not known in full, Shape and Size nodes among them."""
+        found = []
+        info = {v.name: v for v in (*self.proto.graph.value_info, *self.proto.graph.output)}
+        for node in self.proto.graph.node:
+            if node.op_type in ("Shape", "Size"):
+                found.append(node.output[0])
+                continue
+            found += [name for name in node.output if name and not _is_static(info.get(name))]
+        return found
+
+    @property
+    def is_static(self) -> bool:
+        return not self.dynamic_inputs and not self.dynamic_items
+
+    @property
+    def exit_code(self) -> int:
+        """The command line's: 4 checker, 5 not shown equal, 3 dynamic items left, 7 rewrites undone, 0 all well."""
+        if self.checker_error:
+            return 4
+        if self.check is not None and self.check.status != "equal" and not self._regions_decide():
+            return 5
+        if self.shapes and not self.dynamic_inputs and self.dynamic_items:
+            return 3
+        return 7 if self.undone else 0
+
+    def _regions_decide(self) -> bool:
+        """An inconclusive end check leaves the word to the regions: all that was applied is verified."""
+        unsure = [d for d in self.applied if d.verdict != "verified"]
+        return self.check.status == "inconclusive" and not unsure
+
+    def report(self) -> str:
+        """The text report."""
+        from surgeon_passes.report.text import render
+
+        return render(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model; weights go beside it where the input had them so, or where they exceed 2 GB.
+
+        Raises ModelError where the place cannot be written; nothing is left half-written.
+        """
+        write_proto(self.proto, path, self.folder, self.external)
+
+
+def _is_static(value: onnx.ValueInfoProto | None) -> bool:
+    if value is None:
+        return False
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        return False
+    shape = value.type.tensor_type
+    return shape.HasField("shape") and all(d.HasField("dim_value") for d in shape.shape.dim)
+
+
+__all__: Sequence[str] = ["Result"]
