@@ -132,12 +132,13 @@ class _Run:
         self.in_place = isinstance(source, gs.Graph)
         self.model: Model | None = model
         self.before = count(model.graph)
-        self.original = export_model(model) if verify.mode != "off" or not self.in_place else None
+        self.original = model.proto if model.proto is not None else export_model(model)
 
     def result(self) -> Result:
         began = time.perf_counter()
         outcome = self.once(self.observers)
-        check, guilty = self.end_check(outcome), []
+        check = self.end_check(outcome)
+        guilty: list[tuple[Decision, Any]] = []
         while check is not None and check.status == "different" and len(guilty) < MAX_GUILTY and not self.in_place:
             found = self.find_guilty(outcome, [d for d, _ in guilty])
             if found is None:
@@ -235,6 +236,7 @@ class _Run:
         from surgeon_passes.verify import Activations, check
 
         feeds = self.feeds() if self.verify.data is not None else None
+        assert self.original is not None
         held = Activations((self.original, self.folder), feeds, self.sizes() or None, self.verify.seed)
 
         def run(regions: Sequence[Any]) -> list[Any]:

@@ -45,3 +45,5 @@ class Model:
     source: str = "the model"
     folder: str = ""
     external: bool = False
+    proto: onnx.ModelProto | None = None
+    """what it was imported from, unchanged"""

@@ -49,7 +49,7 @@ class _Importer:
         graph.producer_version = self.proto.producer_version
         if graph.ir_version is not None and graph.ir_version < 4:
             graph.ir_version = 4  # initializers need not be inputs from here on: they are constants, as they were
-        return Model(graph, self.extras, self.source, self.folder, self.external)
+        return Model(graph, self.extras, self.source, self.folder, self.external, self.proto)
 
     # --- graphs ------------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,8 @@ def _by_place(tensor: gs.Variable, wanted: Sequence[int], shape: list[Any]) -> d
     if len(wanted) != len(shape):
         given = ",".join(map(str, wanted))
         raise UsageError(
-            f"input '{tensor.name}' has rank {len(shape)} {_show(shape)} in the model, {len(wanted)} sizes were given ({given})"
+            f"input '{tensor.name}' has rank {len(shape)} {_show(shape)} in the model; "
+            f"{len(wanted)} sizes were given ({given})"
         )
     return {place: _size(tensor.name, size) for place, size in enumerate(wanted)}
 

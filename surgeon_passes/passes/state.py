@@ -40,7 +40,7 @@ class Verify:
     mode: str = "strict"
     data: object = None
     end_check: bool = True
-    tolerances: Tolerances = Tolerances()
+    tolerances: Tolerances = field(default_factory=Tolerances)
     seed: int = 0
 
 
@@ -81,7 +81,7 @@ class State:
         self.types.store()
         self.evaluator = Evaluator(self.graph, self.index, self.types)
         self.context = Context(self.index, self.evaluator.value, self.types.type_of)
-        self.rewriter = Rewriter(self.context, lambda tensor: self.evaluator.cone(tensor))
+        self.rewriter = Rewriter(self.context, self.evaluator.cone)
 
     def decide(self, decision: Decision) -> None:
         """Record a decision, once for each place and reason."""

@@ -251,7 +251,8 @@ def type_from_text(text: str) -> TypeProto:
 
 # --- one session or many -------------------------------------------------------------------------------------------------
 
-Model: TypeAlias = ModelProto | str | Path
+Model: TypeAlias = ModelProto | tuple[ModelProto, str] | str | Path
+"""A proto, one with the folder of its external data, or a file."""
 Runner: TypeAlias = Session | SegmentedSession
 
 
@@ -268,6 +269,8 @@ def read_model(model: Model) -> tuple[ModelProto, str]:
     """(proto, folder of its external data); external data is not read. Raises RuntimeFailure."""
     if isinstance(model, ModelProto):
         return model, ""
+    if isinstance(model, tuple):
+        return model
     try:
         return onnx.load(str(model), load_external_data=False), str(Path(model).parent)
     except Exception as error:
@@ -279,7 +282,7 @@ def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str]
     proto, folder = read_model(model)
     if node_count(proto.graph) > SEGMENTED_FROM or weight_bytes(proto) > _PIECE_LIMIT:
         return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
-    if extra_outputs or folder == "":
+    if extra_outputs or not isinstance(model, (str, Path)):
         return _whole(proto, folder, level, extra_outputs)
     return Session(model, level=level)
 
