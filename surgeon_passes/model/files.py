@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +110,23 @@ def write_proto(proto: onnx.ModelProto, path: str | os.PathLike[str], folder: st
     _replace(target, lambda temporary: temporary.write_bytes(_encode(slim, target)))
 
 
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file under another name and rename it. Raises ModelError where that cannot be."""
+    _replace(Path(path), lambda temporary: temporary.write_bytes(data))
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise ModelError, before any work is done, where a file cannot be written."""
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir():
+        raise ModelError(f"{target}: cannot be written (it is a folder)")
+    if not folder.is_dir():
+        raise ModelError(f"{target}: cannot be written (there is no folder {folder})")
+    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+        raise ModelError(f"{target}: cannot be written (permission denied)")
+
+
 def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
     try:
         return bytes(proto.SerializeToString(deterministic=True))
@@ -117,10 +134,10 @@ def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
         raise ModelError(f"{path}: cannot be encoded ({error})") from None
 
 
-def _replace(target: Path, write: object) -> None:
+def _replace(target: Path, write: Callable[[Path], object]) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        write(temporary)  # type: ignore[operator]
+        write(temporary)
         os.replace(temporary, target)
     except OSError as error:
         raise ModelError(f"{target}: cannot be written ({error.strerror or error})") from None

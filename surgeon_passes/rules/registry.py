@@ -64,8 +64,9 @@ class Registry:
                 registry.add(rule, f"package {_package(entry)}")
         return registry
 
-    def add_path(self, path: str) -> None:
-        """Rules of a Python file, or of every .py file of a folder. Raises UsageError or RuleError."""
+    def add_path(self, path: str) -> list[Rule]:
+        """Add the rules of a Python file, or of every .py file of a folder. Raises UsageError or RuleError."""
+        added: list[Rule] = []
         place = Path(path)
         files = sorted(place.glob("*.py")) if place.is_dir() else [place]
         if not files or not all(f.is_file() for f in files):
@@ -76,6 +77,8 @@ class Registry:
                 raise RuleError(f"{file}: defines no rule; decorate a function with @surgeon_passes.rule")
             for rule in found:
                 self.add(rule, str(file))
+            added += found
+        return added
 
 
 def rules_of(module: ModuleType) -> Iterator[Rule]:
