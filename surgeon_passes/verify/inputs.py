@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+import math
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ def _take(pool: NDArray[Any], shape: Shape, stream: int) -> Array:
     return np.resize(pool[start:], count).reshape(shape)
 
 
+_CACHED_ELEMENTS = 1 << 14
+
+
 def make(kind: str, dtype: int, shape: Shape, stream: int, scale: float = LARGE[0], integers: str = "small") -> Array:
     """One boundary tensor.
 
@@ -48,6 +52,16 @@ def make(kind: str, dtype: int, shape: Shape, stream: int, scale: float = LARGE[
     ``scale`` is the standard deviation of "large". ``integers`` says what int32/int64 may hold: "small" (0 and 1, ones,
     0 to 3), "ones", "count" (0, 1, 2 ...) or "wide" (arithmetic only: -1000 to 1000 too).
     """
+    made = _made_once if math.prod(shape) <= _CACHED_ELEMENTS else _make
+    return made(kind, dtype, shape, stream, scale, integers)
+
+
+@lru_cache(maxsize=512)
+def _made_once(kind: str, dtype: int, shape: Shape, stream: int, scale: float, integers: str) -> Array:
+    return _make(kind, dtype, shape, stream, scale, integers)
+
+
+def _make(kind: str, dtype: int, shape: Shape, stream: int, scale: float, integers: str) -> Array:
     if dtype == TensorProto.STRING:
         return _strings(shape, stream)
     target = helper.tensor_dtype_to_np_dtype(dtype)
