@@ -119,8 +119,7 @@ class _Checker:
         self.count += 1
         piece = piece_of(self.count, sides, wide, self.types)
         reduction = reduction_length(sides.images(), self.types)
-        images = list(sides.images())
-        shapes = candidates(sides.input_types, images, sides.inputs, reducible=not sides.region.cone)
+        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
         if trial.has_indices() and trial.is_arithmetic():

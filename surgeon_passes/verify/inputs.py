@@ -69,7 +69,7 @@ def _make(kind: str, dtype: int, shape: Shape, stream: int, scale: float, intege
         return _bools(kind, shape, stream)
     if target.kind in "iu":
         return _integers(kind, dtype, target, shape, stream, integers)
-    return _floats(kind, shape, stream, scale).astype(target, copy=False)
+    return np.asarray(_floats(kind, shape, stream, scale)).astype(target, copy=False)
 
 
 def _floats(kind: str, shape: Shape, stream: int, scale: float) -> Array:
@@ -78,28 +78,28 @@ def _floats(kind: str, shape: Shape, stream: int, scale: float) -> Array:
     values = _take(_normal_pool(), shape, stream)
     if kind == "large":
         return values * np.float32(scale)
-    return values * _sparse_mask(shape, stream) if kind == "sparse" else values
+    return np.where(_sparse_mask(shape, stream), values, np.float32(0)) if kind == "sparse" else values
 
 
 def _sparse_mask(shape: Shape, stream: int) -> Array:
-    """1 on spatial borders and at few inner places, else 0."""
-    mask = (_take(_uniform_pool(), shape, stream + 3) < 0.08).astype(np.float32)
+    """True on spatial borders and at few inner places. (Multiplying would make -0.0, which is another matter.)"""
+    mask = _take(_uniform_pool(), shape, stream + 3) < 0.08
     for axis in range(2, len(shape)):
         if shape[axis]:
             view = np.moveaxis(mask, axis, 0)
-            view[0] = view[-1] = 1
+            view[0] = view[-1] = True
     return mask
 
 
 def _bools(kind: str, shape: Shape, stream: int) -> Array:
     if kind == "zeros":
         return np.zeros(shape, np.bool_)
-    return _take(_uniform_pool(), shape, stream) < (0.1 if kind == "sparse" else 0.5)
+    return np.asarray(_take(_uniform_pool(), shape, stream) < (0.1 if kind == "sparse" else 0.5))
 
 
 def _strings(shape: Shape, stream: int) -> Array:
     picks = (_take(_uniform_pool(), shape, stream) * len(_WORDS)).astype(np.int64)
-    return np.asarray(_WORDS, dtype=object)[picks]
+    return np.asarray(np.asarray(_WORDS, dtype=object)[picks], dtype=object)
 
 
 def _integers(kind: str, dtype: int, target: np.dtype[Any], shape: Shape, stream: int, integers: str) -> Array:
