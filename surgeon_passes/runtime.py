@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -87,7 +88,7 @@ def external_stub(name: str, dims: Sequence[int], elem_type: int) -> TensorProto
     """An initializer without data, whose value is given to :class:`Session` as ``external``."""
     itemsize = onnx.helper.tensor_dtype_to_np_dtype(elem_type).itemsize
     stub = TensorProto(name=name, dims=dims, data_type=elem_type, data_location=TensorProto.EXTERNAL)
-    length = int(np.prod(dims, dtype=np.int64)) * itemsize
+    length = math.prod(dims) * itemsize
     for key, value in (("location", "memory"), ("offset", "0"), ("length", str(length))):
         stub.external_data.add(key=key, value=value)
     return stub
@@ -96,7 +97,15 @@ def external_stub(name: str, dims: Sequence[int], elem_type: int) -> TensorProto
 def _weight_bytes(tensor: TensorProto) -> int:
     if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type == TensorProto.STRING:
         return 0
-    return int(np.prod(tensor.dims, dtype=np.int64)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+
+
+def is_too_large(model: ModelProto) -> bool:
+    """Whether the initializers of ``model`` keep it from being serialised in one piece."""
+    inside = [t for t in model.graph.initializer if not t.external_data]
+    if sum(math.prod(t.dims) for t in inside) * 16 <= _PIECE_LIMIT:
+        return False
+    return sum(map(_weight_bytes, inside)) > _PIECE_LIMIT
 
 
 def _without_large_weights(model: ModelProto) -> tuple[ModelProto, dict[str, Array]]:
@@ -139,7 +148,7 @@ class Session:
         arrays = dict(external or {})
         source: str | bytes
         if isinstance(model, ModelProto):
-            if sum(_weight_bytes(t) for t in model.graph.initializer) > _PIECE_LIMIT:
+            if is_too_large(model):
                 model, large = _without_large_weights(model)
                 arrays.update(large)
             source = _serialized(model)

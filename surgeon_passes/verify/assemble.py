@@ -10,11 +10,11 @@ import onnx
 import onnx_graphsurgeon as gs
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from surgeon_passes.model.constants import array_of, onnx_dtype
+from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.export import function_protos, node_proto, tensor_proto
 from surgeon_passes.region import NodeImage, TensorType, Types
 from surgeon_passes.runtime import Array, external_stub
-from surgeon_passes.verify.bounds import HALF
+from surgeon_passes.verify.bounds import HALF, elem_type
 from surgeon_passes.verify.sides import Sides, Unfit, captured, inner_nodes
 
 _EXTERNAL_BYTES = 1 << 16
@@ -146,15 +146,19 @@ def _add_boundary(piece: Piece, made: Assembly, fed_constants: bool) -> None:
     for position, found in enumerate(piece.sides.input_types):
         name = piece.input_name(position)
         rank = found.rank
-        value = helper.make_tensor_value_info(name, piece.feed_types[position], None if rank is None else [None] * rank)
-        graph.input.append(value)
+        kind = graph.input.add(name=name).type.tensor_type
+        kind.elem_type = piece.feed_types[position]
+        if rank is not None:
+            kind.shape.SetInParent()
+            for _ in range(rank):
+                kind.shape.dim.add()
         if piece.feed_types[position] != piece.real_types[position]:
             graph.node.append(
                 helper.make_node("Cast", [name], [f"{piece.prefix}i{position}"], to=piece.real_types[position])
             )
     for position, constant in enumerate(piece.sides.constants):
         name = f"{piece.prefix}k{position}"
-        dtype = onnx_dtype(constant.dtype)
+        dtype = elem_type(constant)
         if fed_constants and dtype in _FED:
             fed = TensorProto.FLOAT if piece.wide and dtype in HALF else dtype
             graph.input.append(helper.make_tensor_value_info(name, fed, list(constant.shape)))
@@ -173,7 +177,8 @@ def _add_constant(piece: Piece, constant: gs.Constant, name: str, dtype: int, ma
         graph.initializer.append(external_stub(name, array.shape, dtype))
         made.external[name] = array
     elif array is not None:
-        graph.initializer.append(numpy_helper.from_array(array, name))
+        data = np.ascontiguousarray(array).tobytes()
+        graph.initializer.add(name=name, dims=array.shape, data_type=dtype, raw_data=data)
     else:
         graph.initializer.append(tensor_proto(constant, name))
 

@@ -10,13 +10,12 @@ from typing import Any
 import onnx_graphsurgeon as gs
 from onnx import TensorProto
 
-from surgeon_passes.model.constants import onnx_dtype
 from surgeon_passes.region import Exactness, Region, Tolerances, Types, Verdict
 from surgeon_passes.runtime import Array, RuntimeFailure, Session
 from surgeon_passes.verify.activations import Activations
 from surgeon_passes.verify.alone import check_alone
 from surgeon_passes.verify.assemble import assemble, calls_function, piece_of
-from surgeon_passes.verify.bounds import HALF, bound_of, float_types, reduction_length
+from surgeon_passes.verify.bounds import HALF, bound_of, elem_type, float_types, reduction_length
 from surgeon_passes.verify.inputs import KINDS, LARGE
 from surgeon_passes.verify.shapes import candidates, elements
 from surgeon_passes.verify.sides import Fingerprints, Sides, Unfit, sides_of
@@ -113,15 +112,14 @@ class _Checker:
 
     def wide_floats(self, sides: Sides, floats: set[int]) -> set[int]:
         """Types that bound the float32 check: half precision counts where the new constants were rounded to it."""
-        rounded = {onnx_dtype(c.dtype) for c in sides.new_constants} & HALF
+        rounded = {elem_type(c) for c in sides.new_constants} & HALF
         return (floats - HALF) | rounded | {int(TensorProto.FLOAT)}
 
     def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...]) -> Trial:
         self.count += 1
         piece = piece_of(self.count, sides, wide, self.types)
         reduction = reduction_length(sides.images(), self.types)
-        images = list(sides.images())
-        shapes = candidates(sides.input_types, images, sides.inputs, reducible=not sides.region.cone)
+        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
         if trial.has_indices() and trial.is_arithmetic():

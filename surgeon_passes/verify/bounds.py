@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 import onnx_graphsurgeon as gs
 from onnx import TensorProto
@@ -58,12 +60,22 @@ def _contraction(image: NodeImage, types: Types) -> int:
     return max(1, left, right)
 
 
+@cache
+def _elem_type(dtype: Any) -> int:
+    return onnx_dtype(dtype)
+
+
+def elem_type(constant: gs.Constant) -> int:
+    """The onnx element type of a constant."""
+    return _elem_type(constant.dtype)
+
+
 def float_types(tensors: Iterable[gs.Tensor], types: Types) -> set[int]:
     """Float element types of ``tensors``."""
     floats = {*HALF, TensorProto.FLOAT, TensorProto.DOUBLE}
     found: set[int] = set()
     for tensor in tensors:
-        kind = onnx_dtype(tensor.dtype) if isinstance(tensor, gs.Constant) else types.type_of(tensor).dtype
+        kind = elem_type(tensor) if isinstance(tensor, gs.Constant) else types.type_of(tensor).dtype
         if kind in floats:
             found.add(int(kind))
     return found

@@ -111,7 +111,7 @@ def _compare_bits(a: Array, b: Array) -> Difference:
         return Difference()
     where = np.unravel_index(int(np.argmax(wrong)), a.shape)
     text = f"{count} of {a.size} elements are not bit-equal: {b[where]} instead of {a[where]} at {_at(where)}"
-    gap, scale, _ = channel_gaps(a, b)
+    gap, scale, _ = channel_gaps(*((a, b) if a.dtype in (np.float32, np.float64) else (_plain(a), _plain(b))))
     return Difference(_worst(gap, scale, 0.0)[0], text)
 
 
@@ -138,10 +138,6 @@ def _nonfinite(a: Array, b: Array) -> str:
 
 def _finite(a: Array, b: Array) -> tuple[Array, Array]:
     """Float views of ``a`` and ``b`` in which places where either is not finite are 0."""
-    if a.dtype.kind == "c":
-        a, b = a.view(a.real.dtype), b.view(b.real.dtype)
-    if a.dtype not in (np.float32, np.float64):
-        a, b = a.astype(np.float32), b.astype(np.float32)
     good = np.isfinite(a) & np.isfinite(b)
     return (a, b) if good.all() else (np.where(good, a, 0), np.where(good, b, 0))
 
@@ -151,18 +147,27 @@ def _axes(rank: int) -> tuple[int, ...]:
 
 
 def channel_gaps(a: Array, b: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """(largest |a - b|, scale, largest |a|) of every channel of two arrays of one shape, as 1-D float arrays."""
-    a, b = _finite(a, b)
+    """(largest |a - b|, scale, largest |a|) of every channel of two arrays of one shape, as 1-D float arrays.
+
+    Places where either is not finite count as equal.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _gaps(a, b)
+        if not np.isfinite(found[0]).all():
+            found = _gaps(*_finite(a, b))
+    return found
+
+
+def _gaps(a: Array, b: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     axes = _axes(a.ndim)
-    with np.errstate(over="ignore"):
-        gap = np.abs(a - b).max(axis=axes)
-        high, low = a.max(axis=axes), a.min(axis=axes)
-        top = np.maximum(high, -low)
-        if a.size < _FEW * gap.size:
-            scale = np.maximum(top, _NEAR_ZERO * float(np.median(top)) if gap.size >= 4 else 0.0)
-        else:
-            spread = high - low
-            scale = np.where(spread > 0, np.minimum(top, _SPREADS * spread), top)
+    gap = np.maximum.reduce(np.abs(a - b), axis=axes)
+    high, low = np.maximum.reduce(a, axis=axes), np.minimum.reduce(a, axis=axes)
+    top = np.maximum(high, -low)
+    if a.size < _FEW * gap.size:
+        scale = np.maximum(top, _NEAR_ZERO * float(np.median(top)) if gap.size >= 4 else 0.0)
+    else:
+        spread = high - low
+        scale = np.where(spread > 0, np.minimum(top, _SPREADS * spread), top)
     return np.atleast_1d(gap), np.atleast_1d(scale), np.atleast_1d(top)
 
 
@@ -175,20 +180,36 @@ def _worst(gap: NDArray[Any], scale: NDArray[Any], allowed: NDArray[Any] | float
 
 
 def _compare_floats(a: Array, b: Array, bound: float, absolute: float) -> Difference:
-    if a.dtype.kind == "V" or a.dtype == np.float16:
-        a, b = a.astype(np.float32), b.astype(np.float32)
-    if np.array_equal(a, b):
+    if a.dtype.kind != "f" or a.dtype == np.float16:
+        a, b = _plain(a), _plain(b)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gap, scale, top = _gaps(a, b)
+    if not np.isfinite(gap).all():
+        reason = _nonfinite(a, b)
+        if reason:
+            return Difference(np.inf, reason)
+        gap, scale, top = _gaps(*_finite(a, b))
+    if not gap.any():
         return Difference()
-    reason = _nonfinite(a, b)
-    if reason:
-        return Difference(np.inf, reason)
-    gap, scale, top = channel_gaps(a, b)
+    if (gap <= bound * scale).all():
+        return Difference(_worst(gap, scale, absolute)[0])
+    return _judged(gap, scale, top, bound, absolute, a)
+
+
+def _judged(
+    gap: NDArray[Any], scale: NDArray[Any], top: NDArray[Any], bound: float, absolute: float, a: Array
+) -> Difference:
     unseen = np.maximum(_last_bits(a, top), absolute)
     error, channel = _worst(gap, scale, unseen)
     if error <= bound:
-        return Difference(max(error, _worst(gap, top, absolute)[0] if error == 0.0 else 0.0))
+        return Difference(max(error, min(bound, _worst(gap, top, absolute)[0])))
     place = f" in channel {channel}" if a.ndim >= 2 else ""
     return Difference(error, f"error {error:.1e} of the scale{place}; the bound is {bound:.1e}", True)
+
+
+def _plain(array: Array) -> Array:
+    """float32 in place of the smaller types, parts in place of complex numbers (a view)."""
+    return array.view(array.real.dtype) if array.dtype.kind == "c" else array.astype(np.float32)
 
 
 def _last_bits(a: Array, top: NDArray[Any]) -> NDArray[Any]:
@@ -204,8 +225,8 @@ def beyond_noise(
     Returns what remains and the noise relative to max |a| of a channel. An error that noise explains is given as the
     share of the bound that it uses up.
     """
-    if a.dtype.kind == "V" or a.dtype == np.float16:
-        a, b = a.astype(np.float32), b.astype(np.float32)
+    if a.dtype.kind != "f" or a.dtype == np.float16:
+        a, b = _plain(a), _plain(b)
     gap, scale, top = channel_gaps(a, b)
     shaped = [p.astype(a.dtype) for p in perturbed if p.shape == a.shape]
     noise = np.max([channel_gaps(a, p)[0] for p in shaped], axis=0) if shaped else np.zeros_like(gap)

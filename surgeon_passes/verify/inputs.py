@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+import math
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ def _take(pool: NDArray[Any], shape: Shape, stream: int) -> Array:
     return np.resize(pool[start:], count).reshape(shape)
 
 
+_CACHED_ELEMENTS = 1 << 14
+
+
 def make(kind: str, dtype: int, shape: Shape, stream: int, scale: float = LARGE[0], integers: str = "small") -> Array:
     """One boundary tensor.
 
@@ -48,6 +52,16 @@ def make(kind: str, dtype: int, shape: Shape, stream: int, scale: float = LARGE[
     ``scale`` is the standard deviation of "large". ``integers`` says what int32/int64 may hold: "small" (0 and 1, ones,
     0 to 3), "ones", "count" (0, 1, 2 ...) or "wide" (arithmetic only: -1000 to 1000 too).
     """
+    made = _made_once if math.prod(shape) <= _CACHED_ELEMENTS else _make
+    return made(kind, dtype, shape, stream, scale, integers)
+
+
+@lru_cache(maxsize=512)
+def _made_once(kind: str, dtype: int, shape: Shape, stream: int, scale: float, integers: str) -> Array:
+    return _make(kind, dtype, shape, stream, scale, integers)
+
+
+def _make(kind: str, dtype: int, shape: Shape, stream: int, scale: float, integers: str) -> Array:
     if dtype == TensorProto.STRING:
         return _strings(shape, stream)
     target = helper.tensor_dtype_to_np_dtype(dtype)
@@ -55,7 +69,7 @@ def make(kind: str, dtype: int, shape: Shape, stream: int, scale: float = LARGE[
         return _bools(kind, shape, stream)
     if target.kind in "iu":
         return _integers(kind, dtype, target, shape, stream, integers)
-    return _floats(kind, shape, stream, scale).astype(target, copy=False)
+    return np.asarray(_floats(kind, shape, stream, scale)).astype(target, copy=False)
 
 
 def _floats(kind: str, shape: Shape, stream: int, scale: float) -> Array:
@@ -64,28 +78,28 @@ def _floats(kind: str, shape: Shape, stream: int, scale: float) -> Array:
     values = _take(_normal_pool(), shape, stream)
     if kind == "large":
         return values * np.float32(scale)
-    return values * _sparse_mask(shape, stream) if kind == "sparse" else values
+    return np.where(_sparse_mask(shape, stream), values, np.float32(0)) if kind == "sparse" else values
 
 
 def _sparse_mask(shape: Shape, stream: int) -> Array:
-    """1 on spatial borders and at few inner places, else 0."""
-    mask = (_take(_uniform_pool(), shape, stream + 3) < 0.08).astype(np.float32)
+    """True on spatial borders and at few inner places. (Multiplying would make -0.0, which is another matter.)"""
+    mask = _take(_uniform_pool(), shape, stream + 3) < 0.08
     for axis in range(2, len(shape)):
         if shape[axis]:
             view = np.moveaxis(mask, axis, 0)
-            view[0] = view[-1] = 1
+            view[0] = view[-1] = True
     return mask
 
 
 def _bools(kind: str, shape: Shape, stream: int) -> Array:
     if kind == "zeros":
         return np.zeros(shape, np.bool_)
-    return _take(_uniform_pool(), shape, stream) < (0.1 if kind == "sparse" else 0.5)
+    return np.asarray(_take(_uniform_pool(), shape, stream) < (0.1 if kind == "sparse" else 0.5))
 
 
 def _strings(shape: Shape, stream: int) -> Array:
     picks = (_take(_uniform_pool(), shape, stream) * len(_WORDS)).astype(np.int64)
-    return np.asarray(_WORDS, dtype=object)[picks]
+    return np.asarray(np.asarray(_WORDS, dtype=object)[picks], dtype=object)
 
 
 def _integers(kind: str, dtype: int, target: np.dtype[Any], shape: Shape, stream: int, integers: str) -> Array:

@@ -28,14 +28,13 @@ from onnx import (
 
 from surgeon_passes.model.constants import map_external
 from surgeon_passes.model.order import captures, sorted_nodes
-from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value, external_stub
+from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value, external_stub, is_too_large
 
 SEGMENT_NODES = 1500
 SEGMENTED_FROM = 5000
 """Nodes, bodies included, from which a model is run in segments."""
 
 _IN_PLACE_BYTES = 1 << 12
-_PIECE_LIMIT = 1_500_000_000
 
 
 def node_count(graph: GraphProto) -> int:
@@ -256,15 +255,6 @@ Model: TypeAlias = ModelProto | tuple[ModelProto, str] | str | Path
 Runner: TypeAlias = Session | SegmentedSession
 
 
-def weight_bytes(model: ModelProto) -> int:
-    """Bytes of the main graph's initializers that lie in the proto itself."""
-    total = 0
-    for tensor in model.graph.initializer:
-        if tensor.data_location != TensorProto.EXTERNAL and tensor.data_type != TensorProto.STRING:
-            total += math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return total
-
-
 def read_model(model: Model) -> tuple[ModelProto, str]:
     """(proto, folder of its external data); external data is not read. Raises RuntimeFailure."""
     if isinstance(model, ModelProto):
@@ -280,7 +270,7 @@ def read_model(model: Model) -> tuple[ModelProto, str]:
 def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str] = ()) -> Runner:
     """A runner for ``model``: one session, or segments above :data:`SEGMENTED_FROM` nodes. Raises RuntimeFailure."""
     proto, folder = read_model(model)
-    if node_count(proto.graph) > SEGMENTED_FROM or weight_bytes(proto) > _PIECE_LIMIT:
+    if node_count(proto.graph) > SEGMENTED_FROM or is_too_large(proto):
         return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
     if extra_outputs or not isinstance(model, (str, Path)):
         return _whole(proto, folder, level, extra_outputs)

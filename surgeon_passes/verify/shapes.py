@@ -40,7 +40,11 @@ class Knowledge:
 
 
 def candidates(
-    types: Sequence[TensorType], images: Sequence[NodeImage], inputs: Sequence[gs.Tensor], reducible: bool = True
+    types: Sequence[TensorType],
+    before: Sequence[NodeImage],
+    after: Sequence[NodeImage],
+    inputs: Sequence[gs.Tensor],
+    reducible: bool = True,
 ) -> Candidates:
     """Shapes to try for ``inputs`` of ``types``.
 
@@ -49,9 +53,9 @@ def candidates(
     """
     if all(t.is_static for t in types):
         whole = tuple(tuple(int(d) for d in t.shape or ()) for t in types)  # type: ignore[arg-type]
-        small = reduced(whole, images, inputs) if reducible else None
+        small = reduced(whole, before, after) if reducible else None
         return Candidates((whole,) if small is None else (small, whole), 1)
-    return _open_candidates(types, [_knowledge(t, images) for t in inputs])
+    return _open_candidates(types, [_knowledge(t, (*before, *after)) for t in inputs])
 
 
 # --- symbols and guesses -------------------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def _contracted(image: NodeImage, position: int, other: Shape) -> Knowledge:
 
 
 def reduced(
-    shapes: Sequence[Shape], images: Sequence[NodeImage], inputs: Sequence[gs.Tensor]
+    shapes: Sequence[Shape], before: Sequence[NodeImage], after: Sequence[NodeImage]
 ) -> tuple[Shape, ...] | None:
     """``shapes`` with smaller spatial sizes, or None where the region's meaning might depend on them.
 
@@ -163,14 +167,14 @@ def reduced(
     room for a whole receptive field away from every border.
     """
     ranks = {len(s) for s in shapes if len(s) >= 3}
-    if len(ranks) != 1 or not all(_reducible(image) for image in images):
+    if len(ranks) != 1 or not all(_reducible(image) for image in (*before, *after)):
         return None
     spatial = ranks.pop() - 2
     sizes = {s[2:] for s in shapes if len(s) >= 3 and math.prod(s[2:]) > 1}
     if len(sizes) != 1 or any(1 < len(s) < 3 and math.prod(s) > 1 for s in shapes):
         return None
     (size,) = sizes
-    small = tuple(_smaller(size[axis], images, axis, spatial) for axis in range(spatial))
+    small = tuple(_smaller(size[axis], (before, after), axis, spatial) for axis in range(spatial))
     if small == size:
         return None
     return tuple((*s[:2], *small) if len(s) >= 3 and s[2:] == size else s for s in shapes)
@@ -191,16 +195,17 @@ def _broadcasts(tensor: gs.Tensor) -> bool:
     return math.prod(shape[2:]) == 1 if len(shape) >= 3 else math.prod(shape) == 1 or not shape
 
 
-def _smaller(size: int, images: Sequence[NodeImage], axis: int, spatial: int) -> int:
+def _smaller(size: int, sides: Sequence[Sequence[NodeImage]], axis: int, spatial: int) -> int:
     reach, strides = 1, 1
-    for image in images:
-        kernel, stride, dilation = _window(image, axis, spatial)
-        reach += dilation * (kernel - 1) * strides
-        strides *= stride
-    least = 2 * reach + 2 * strides if reach > 1 else 4 + strides
-    if size <= least:
-        return size
-    return least + (size - least) % strides
+    for images in sides:
+        side_reach, side_strides = 1, 1
+        for image in images:
+            kernel, stride, dilation = _window(image, axis, spatial)
+            side_reach += dilation * (kernel - 1) * side_strides
+            side_strides *= stride
+        reach, strides = max(reach, side_reach), max(strides, side_strides)
+    least = reach + 2 * strides + 2
+    return size if size <= least else least + (size - least) % strides
 
 
 def _window(image: NodeImage, axis: int, spatial: int) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from surgeon_passes.index import node_label, subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.ops.traits import is_random
 from surgeon_passes.region import NodeImage, Region, TensorType, Types
+from surgeon_passes.verify.bounds import elem_type
 
 _READS_TYPE = ("Shape", "Size")
 
@@ -145,7 +146,7 @@ class _Walk:
 
     def reads(self, image: NodeImage) -> list[gs.Tensor]:
         tensors = [t for t in image.inputs if t.name]
-        if any(True for _ in subgraphs(image.node)):
+        if image.node.attrs and any(True for _ in subgraphs(image.node)):
             self.sides.has_bodies = True
             tensors += captured(image.node)
         return tensors
@@ -242,7 +243,7 @@ class Fingerprints:
     def _constant(self, constant: gs.Constant) -> tuple[Any, ...]:
         key = self._constants.get(id(constant))
         if key is None:
-            key = self._constants[id(constant)] = (str(constant.dtype), *_array_key(array_of(constant)))
+            key = self._constants[id(constant)] = (elem_type(constant), *_array_key(array_of(constant)))
         return key
 
 
@@ -251,4 +252,4 @@ def _array_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         return ("object", array.shape, repr(array.tolist()))
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     content = data.tobytes() if data.nbytes <= 32 else hashlib.blake2b(data.data, digest_size=16).digest()
-    return (array.dtype.name, array.shape, content)
+    return (array.dtype.str, array.shape, content)

@@ -98,7 +98,7 @@ class Trial:
             exactness = self.piece.sides.region.exactness
             found = compare(values[before], values[after], exactness, self.bound, self.tolerances.absolute)
             if found.reason and found.rounding:
-                found = self._beyond_noise(before, feeds, values, after, found, graph)
+                found = self._beyond_noise(kind, before, feeds, values, after, found, graph)
             name = str(self.piece.sides.region.outputs[place][0].name)
             self.compared += _size(values[before])
             if found.reason:
@@ -110,6 +110,7 @@ class Trial:
 
     def _beyond_noise(
         self,
+        kind: str,
         before: str,
         feeds: Mapping[str, Array],
         values: Mapping[str, Value],
@@ -126,7 +127,12 @@ class Trial:
         except RuntimeFailure:
             return found
         left, level = beyond_noise(a, b, perturbed, self.bound, self.tolerances.absolute, _NOISE_FACTOR)
-        if not left.reason and level > _NOISE_LIMIT * self.bound and level > self.tolerances.approximate:
+        if (
+            kind == "normal"
+            and not left.reason
+            and level > _NOISE_LIMIT * self.bound
+            and level > self.tolerances.approximate
+        ):
             return Difference(left.error, f"rounding alone moves this output by {level:.1e} of its scale")
         return left
 

@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_graphsurgeon as gs
+import pytest
+from onnx import TensorProto
+
+from surgeon_passes.index import Scope
+from surgeon_passes.region import Exactness, NodeImage, Region, TensorType, Verdict
+from surgeon_passes.verify import batches
+from surgeon_passes.verify.batches import check
+
+from .regions import FLOAT, Known, Sym, graph_of, region, typed
+
+Constants = dict[str, np.ndarray]
+
+
+def conv_bn(
+    break_it: Callable[[Constants], None] | None = None,
+    seed: int = 0,
+    dtype: type = np.float32,
+    group: int = 1,
+    epsilon: float = 1e-5,
+    var: float = 1.0,
+) -> Region:
+    """Conv + BatchNormalization folded by the formula; ``break_it`` spoils W or B."""
+    rng = np.random.default_rng(seed)
+    c = {n: rng.standard_normal(8).astype(dtype) for n in ("b", "gamma", "beta", "mean")}
+    c["var"] = (var * (rng.random(8) + 0.5)).astype(dtype)
+    c["w"] = rng.standard_normal((8, 8 // group, 3, 3)).astype(dtype)
+    s = c["gamma"].astype(np.float64) / np.sqrt(c["var"].astype(np.float64) + epsilon)
+    c["W"] = (s[:, None, None, None] * c["w"]).astype(dtype)
+    c["B"] = (s * (c["b"].astype(np.float64) - c["mean"]) + c["beta"]).astype(dtype)
+    if break_it is not None:
+        break_it(c)
+    conv = f"Conv<pads: ints = [1, 1, 1, 1], group: int = {group}>"
+    return region(
+        f"c = {conv}(x, w, b)\ny = BatchNormalization(c, gamma, beta, mean, var)", f"y2 = {conv}(x, W, B)", constants=c
+    )
+
+
+IMAGE = typed(x=(FLOAT, [1, 8, 56, 56]))
+
+
+def verdict(one: Region, types: Known = IMAGE, **options: object) -> Verdict:
+    return check([one], types, graph_of(), **options)[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("group", [1, 2, 8])
+def test_correct_fold_stays_below_the_bound(group: int) -> None:
+    for found in check([conv_bn(seed=s, group=group) for s in range(30)], IMAGE, graph_of()):
+        assert found.status == "verified", found
+        assert found.error is not None and 0 < found.error < 3e-6
+
+
+def _scale_input_axis(c: Constants) -> None:
+    s = c["gamma"] / np.sqrt(c["var"] + 1e-5)
+    c["W"] = s[None, :, None, None] * c["w"]
+
+
+def _drop_bias(c: Constants) -> None:
+    c["B"] = np.zeros_like(c["B"])
+
+
+def _drop_mean_of_one(c: Constants) -> None:
+    c["B"][5] += 1e-4
+
+
+def _shift_kernel(c: Constants) -> None:
+    c["W"] = np.roll(c["W"], 1, axis=3)
+
+
+def _flip_weak_channel(c: Constants) -> None:
+    c["w"][3] *= 1e-3
+    c["W"][3] *= -1e-3
+
+
+def _flip_border_tap(c: Constants) -> None:
+    c["W"][2, 1, 0, 0] *= 1.001
+
+
+BROKEN = [_scale_input_axis, _drop_bias, _drop_mean_of_one, _shift_kernel, _flip_weak_channel, _flip_border_tap]
+
+
+@pytest.mark.parametrize("break_it", BROKEN)
+def test_broken_fold_is_refuted(break_it: Callable[[Constants], None]) -> None:
+    found = verdict(conv_bn(break_it))
+    assert found.status == "refuted", found
+    assert found.tensor == "y"
+    assert "bound is 3.0e-06" in found.reason
+
+
+def test_groups_in_the_wrong_order_are_refuted() -> None:
+    def swap(c: Constants) -> None:
+        c["W"] = c["W"].reshape(2, 4, 4, 3, 3)[::-1].reshape(8, 4, 3, 3)
+
+    assert verdict(conv_bn(swap, group=2)).status == "refuted"
+
+
+def test_wrong_epsilon_with_small_variances_is_refuted() -> None:
+    good = conv_bn(epsilon=1e-5, var=1e-3)
+    wrong = conv_bn(epsilon=2e-5, var=1e-3)
+    assert [v.status for v in check([good, wrong], IMAGE, graph_of())] == ["verified", "refuted"]
+
+
+def test_a_sum_that_cancels_is_no_false_refutation() -> None:
+    """mean ~ bias ~ 1e3: what is left of the sum carries its rounding."""
+
+    def move(c: Constants) -> None:
+        c["b"] += 1000
+        c["mean"] += 1000
+        s = c["gamma"].astype(np.float64) / np.sqrt(c["var"].astype(np.float64) + 1e-5)
+        c["B"] = (s * (c["b"].astype(np.float64) - c["mean"]) + c["beta"]).astype(np.float32)
+
+    assert verdict(conv_bn(move)).status == "verified"
+
+    def move_and_spoil(c: Constants) -> None:
+        move(c)
+        c["W"][4] *= 1.01
+
+    assert verdict(conv_bn(move_and_spoil)).status == "refuted"
+
+
+def test_a_huge_bias_hides_no_error_in_a_tiny_signal() -> None:
+    weight = np.full((4, 4, 1, 1), 0.1, np.float32)
+    bias = np.full(4, 1e4, np.float32)
+    text = "y{} = Conv(x, {}, b)"
+    for factor, status in ((1.0, "verified"), (1.1, "refuted"), (0.0, "refuted")):
+        one = region(
+            text.format("", "w"), text.format("2", "W"), constants={"w": weight, "W": weight * factor, "b": bias}
+        )
+        assert verdict(one, typed(x=(FLOAT, [1, 4, 16, 16]))).status == status
+
+
+def test_spatial_size_is_reduced_but_padding_mistakes_show() -> None:
+    one = conv_bn()
+    plan = batches._Checker(IMAGE, graph_of(), batches.Tolerances(), None, 50).trial(
+        batches.sides_of(one, IMAGE), {1}, False, ("normal",)
+    )
+    assert plan.candidates.shapes[0][0][2:] < (12, 12)
+    text = "y{} = Conv<pads: ints = [{}]>(x, w)"
+    weight = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)
+    wrong = region(text.format("", "1, 1, 1, 1"), text.format("2", "0, 1, 2, 1"), constants={"w": weight})
+    assert verdict(wrong).status == "refuted"
+
+
+# --- verdicts of their own -----------------------------------------------------------------------------------------------
+
+
+def test_one_bad_region_costs_no_other_its_verdict() -> None:
+    unknown = region("y = Foo(x)", "y2 = Identity(x)", domains={"my.ops": 1})
+    unloadable = region("y = Relu(x)", "y2 = Bar(x)")
+    regions = [conv_bn(seed=s) for s in range(5)]
+    regions[2:2] = [unknown, unloadable, region("y = Relu(x)", "y2 = Abs(x)")]
+    found = check(regions, IMAGE, graph_of())
+    expected = ["verified"] * 2 + ["unverified", "refuted", "refuted"] + ["verified"] * 3
+    assert [v.status for v in found] == expected
+    assert "Foo" in found[2].reason
+    assert "does not load" in found[3].reason and "Bar" in found[3].reason
+
+
+def test_a_run_that_fails_is_charged_to_its_region() -> None:
+    shape = np.array([3, 5], np.int64)
+    bad = region("y = Relu(x)", "y2 = Reshape(x, s)", constants={"s": shape})
+    good = region("y = Relu(x)", "y2 = Max(x, z)", constants={"z": np.zeros(1, np.float32)}, exactness=Exactness.EXACT)
+    both_fail = region("y = Reshape(x, s)", "y2 = Reshape(x, s)", constants={"s": shape})
+    found = check([good, bad, both_fail, good], typed(x=(FLOAT, [2, 4])), graph_of())
+    assert [v.status for v in found] == ["verified", "refuted", "unverified", "verified"]
+    assert "give --data" in found[2].reason
+    assert "'x'" in found[2].reason or "Reshape" in found[2].reason
+    assert "r1~" not in found[2].reason
+
+
+def test_equal_regions_share_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    real = batches._Checker.trials
+
+    def count(self: batches._Checker, sides: batches.Sides) -> list[batches.Trial]:
+        counted.append(1)
+        return real(self, sides)
+
+    monkeypatch.setattr(batches._Checker, "trials", count)
+    same = [region("y = Identity(x)", "", [("y", "x")], exactness=Exactness.EXACT) for _ in range(100)]
+    other = region("y = Neg(x)", "", [("y", "x")], exactness=Exactness.EXACT)
+    found = check([*same, other, conv_bn(), conv_bn(), conv_bn(_flip_border_tap)], IMAGE, graph_of())
+    assert [v.status for v in found] == ["verified"] * 100 + ["refuted", "verified", "verified", "refuted"]
+    assert len(counted) == 4
+
+
+def test_folding_to_a_constant_and_back_to_an_input() -> None:
+    good = region(
+        "y = Add(k, k)", "", [("y", "k2")], {"k": np.float32([1, 2]), "k2": np.float32([2, 4])}, Exactness.EXACT
+    )
+    bad = region(
+        "y = Add(k, k)", "", [("y", "k2")], {"k": np.float32([1, 2]), "k2": np.float32([2, 5])}, Exactness.EXACT
+    )
+    assert [v.status for v in check([good, bad], Known({}), graph_of())] == ["verified", "refuted"]
+
+
+def test_minus_zero_is_not_zero_where_exact() -> None:
+    one = region("y = Neg(k)", "", [("y", "k2")], {"k": np.float32([0]), "k2": np.float32([0])}, Exactness.EXACT)
+    assert verdict(one, Known({})).status == "refuted"
+
+
+def test_a_result_of_another_dtype_or_shape_is_refuted() -> None:
+    dtype = region("y = Relu(x)", "a = Relu(x)\ny2 = Cast<to: int = 11>(a)")
+    shape = region("y = Relu(x)", "a = Relu(x)\ny2 = Flatten(a)")
+    found = check([dtype, shape], typed(x=(FLOAT, [2, 3, 4])), graph_of())
+    assert [v.status for v in found] == ["refuted", "refuted"]
+    assert "dtype float64 instead of float32" in found[0].reason
+    assert "shape [2, 12] instead of [2, 3, 4]" in found[1].reason
+
+
+def test_several_outputs_are_all_compared() -> None:
+    one = region("y = Relu(x)\nz = Neg(y)", "y2 = Relu(x)\nz2 = Identity(y2)", [("y", "y2"), ("z", "z2")])
+    found = verdict(one)
+    assert (found.status, found.tensor) == ("refuted", "z")
+
+
+def test_large_inputs_are_scaled_until_the_original_is_finite() -> None:
+    """softmax without its shift overflows at 1e3 and must be refuted there; exp itself is not."""
+    plain = region("y = Exp(x)", "y2 = Exp(x)")
+    naive = region(
+        "y = Softmax<axis: int = 1>(x)",
+        "e = Exp(x)\ns = ReduceSum(e, ax)\ny2 = Div(e, s)",
+        constants={"ax": np.array([1])},
+    )
+    found = check([plain, naive], typed(x=(FLOAT, [4, 6])), graph_of())
+    assert [v.status for v in found] == ["verified", "refuted"]
+    assert found[1].reason.startswith("large inputs: NaN")
+
+
+# --- boundary types ------------------------------------------------------------------------------------------------------
+
+
+def test_symbolic_dims_take_two_sizes() -> None:
+    """Right at one size only: a Reshape that has the size baked in."""
+    types = typed(x=(FLOAT, [Sym("N"), 4, Sym("T")]))
+    good = region("y = Flatten(x)", "y2 = Reshape(x, s)", constants={"s": np.array([0, -1])})
+    baked = region("y = Flatten(x)", "y2 = Reshape(x, s)", constants={"s": np.array([3, 20])})
+    found = check([good, baked], types, graph_of())
+    assert [v.status for v in found] == ["verified", "refuted"]
+
+
+def test_derived_dims_agree_with_each_other() -> None:
+    types = typed(x=(FLOAT, [1, Sym("T", 2)]), z=(FLOAT, [1, Sym("T", 2, -5)]))
+    one = region("y = Concat<axis: int = 1>(x, z)", "y2 = Concat<axis: int = 1>(x, z)")
+    assert verdict(one, types).status == "verified"
+
+
+def test_unknown_dims_are_guessed_from_the_constants_that_meet_them() -> None:
+    types = Known({"x": TensorType(FLOAT, (None, None, None, None))})
+    assert verdict(conv_bn(), types).status == "verified"
+    assert verdict(conv_bn(), Known({"x": TensorType(FLOAT)})).status == "verified"
+
+
+def test_integer_arithmetic_meets_values_that_are_not_small() -> None:
+    types = typed(x=(TensorProto.INT64, [64]))
+    k = {"two": np.array(2), "four": np.array(4)}
+    wrong = region("a = Mul(x, four)\ny = Div(a, two)", "y2 = Div(x, two)", constants=k, exactness=Exactness.EXACT)
+    right = region("a = Mul(x, four)\ny = Div(a, two)", "y2 = Mul(x, two)", constants=k, exactness=Exactness.EXACT)
+    assert [v.status for v in check([wrong, right], types, graph_of())] == ["refuted", "verified"]
+
+
+def test_indices_are_legal() -> None:
+    types = typed(x=(FLOAT, [5, 3]), i=(TensorProto.INT64, [4]))
+    one = region("y = Gather(x, i)", "y2 = Gather<axis: int = 0>(x, i)", exactness=Exactness.EXACT)
+    assert verdict(one, types).status == "verified"
+
+
+def test_an_unknown_element_type_is_unverified() -> None:
+    found = verdict(region("y = Relu(x)", "y2 = Relu(x)"), Known({}))
+    assert (found.status, found.reason) == ("unverified", "the element type of 'x' is unknown")
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.STRING, TensorProto.BOOL, TensorProto.UINT8, TensorProto.BFLOAT16])
+def test_other_element_types(dtype: int) -> None:
+    one = region("a = Identity(x)\ny = Identity(a)", "", [("y", "x")], exactness=Exactness.EXACT)
+    assert verdict(one, typed(x=(dtype, [4, 3]), y=(dtype, [4, 3]))).status == "verified"
+    wrong = region("y = Concat<axis: int = 0>(x, z)", "y2 = Concat<axis: int = 0>(z, x)", exactness=Exactness.EXACT)
+    if dtype != TensorProto.BFLOAT16:
+        assert verdict(wrong, typed(x=(dtype, [4, 3]), z=(dtype, [4, 3]))).status == "refuted"
+
+
+# --- precision -----------------------------------------------------------------------------------------------------------
+
+
+def test_half_precision_folds() -> None:
+    types = typed(x=(TensorProto.FLOAT16, [1, 8, 20, 20]))
+    assert verdict(conv_bn(dtype=np.float16), types).status == "verified"
+    assert verdict(conv_bn(_flip_weak_channel, dtype=np.float16), types).status == "refuted"
+    assert verdict(conv_bn(_shift_kernel, dtype=np.float16), types).status == "refuted"
+
+
+def test_half_precision_without_new_constants_is_held_to_the_float_bound() -> None:
+    types = typed(x=(TensorProto.FLOAT16, [1, 8, 20, 20]))
+    k = {"k": np.float16([1.0005])}
+    assert verdict(region("y = Mul(x, k)", "y2 = Mul(k, x)", constants=k), types).status == "verified"
+    assert verdict(region("y = Identity(x)", "y2 = Mul(k, x)", constants=k), types).status == "verified"
+    near = region("a = Mul(x, k)\ny = Div(a, k)", "y2 = Mul(x, k)", constants={"k": np.float16([1.001])})
+    assert verdict(near, types).status == "refuted"
+
+
+def test_double_convolutions_are_computed_by_the_reference() -> None:
+    types = typed(x=(TensorProto.DOUBLE, [1, 8, 6, 6]))
+    found = verdict(conv_bn(dtype=np.float64), types)
+    assert found.status == "verified" and found.error is not None and found.error < 1e-12
+    assert "onnx.reference" in found.reason
+    assert verdict(conv_bn(_flip_border_tap, dtype=np.float64), types).status == "refuted"
+
+
+# --- cones, bodies, functions, random numbers ----------------------------------------------------------------------------
+
+
+def test_the_cone_stands_on_both_sides() -> None:
+    types = typed(x=(FLOAT, [Sym("N"), 6]))
+    cone = "s = Shape(x)\nn = Slice(s, zero, one)\nt = Concat<axis: int = 0>(n, rest)"
+    k = {"zero": np.array([0]), "one": np.array([1]), "rest": np.array([2, 3])}
+    good = region(
+        "y = Reshape(x, t)",
+        "y2 = Reshape(x, u)",
+        constants={**k, "u": np.array([-1, 2, 3])},
+        cone=cone,
+        exactness=Exactness.EXACT,
+    )
+    wrong = region(
+        "y = Reshape(x, t)",
+        "y2 = Reshape(x, u)",
+        constants={**k, "u": np.array([3, 2, -1])},
+        cone=cone,
+        exactness=Exactness.EXACT,
+    )
+    assert [v.status for v in check([good, wrong], types, graph_of())] == ["verified", "refuted"]
+
+
+def test_the_cone_is_cut_where_a_type_is_known() -> None:
+    """Shape reads only the type of ``z``: an operator that ONNX Runtime lacks above it does not matter."""
+    types = typed(x=(FLOAT, [2, 6]), z=(FLOAT, [2, 3]))
+    one = region(
+        "s = Shape(z)\ny = Expand(x, s)", "y2 = Expand(x, k)", constants={"k": np.array([2, 3])}, cone="z = Unknown(q)"
+    )
+    one.before[1].inputs[0].name = "x"
+    found = check([one], typed(x=(FLOAT, [2, 1]), z=(FLOAT, [2, 3])), graph_of())[0]
+    assert found.status == "verified", found
+    del types
+
+
+def if_region(good: bool) -> Region:
+    x, cond, y, y2 = gs.Variable("x"), gs.Variable("cond"), gs.Variable("y"), gs.Variable("y2")
+
+    def branch(op: str) -> gs.Graph:
+        out = gs.Variable("out")
+        inner = gs.Node(op, "inner", inputs=[x], outputs=[out])
+        return gs.Graph([inner], outputs=[out], name=op, opset=17)
+
+    def node(then: str, otherwise: str, out: gs.Variable) -> NodeImage:
+        attrs = {"then_branch": branch(then), "else_branch": branch(otherwise)}
+        made = gs.Node("If", out.name, attrs, [cond], [out])
+        return NodeImage(made, (cond,), (out,))
+
+    first, second = node("Relu", "Neg", y), node("Relu", "Neg" if good else "Abs", y2)
+    return Region(Scope(graph_of(), "", opsets={"": 17}), (first,), (second,), ((y, y2),), Exactness.EXACT)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_bodies_read_boundary_tensors(good: bool) -> None:
+    found = verdict(if_region(good), typed(x=(FLOAT, [3]), cond=(TensorProto.BOOL, [])))
+    assert found.status == ("verified" if good else "refuted"), found
+
+
+def test_calls_of_local_functions() -> None:
+    x, y = gs.Variable("fx"), gs.Variable("fy")
+    function = gs.Function("Twice", "my.ops", [gs.Node("Add", "add", inputs=[x, x], outputs=[y])], [x], [y], opset=17)
+    graph = graph_of(functions=[function])
+    for factor, status in ((2, "verified"), (3, "refuted")):
+        one = region(
+            "y = my.ops.Twice(x)", "y2 = Mul(x, k)", constants={"k": np.float32(factor)}, domains={"my.ops": 1}
+        )
+        assert check([one, conv_bn()], IMAGE, graph)[0].status == status
+
+
+def test_random_numbers_are_not_compared() -> None:
+    found = verdict(region("r = RandomNormalLike(x)\ny = Add(x, r)", "y2 = Add(x, x)"))
+    assert (found.status, "random" in found.reason) == ("unverified", True)
+    tensors: dict[str, gs.Tensor] = {}
+    shared = region("r = RandomNormalLike(x)\ny = Add(x, r)", "y2 = Add(r, x)", tensors=tensors)
+    shared = Region(shared.scope, shared.before, (shared.before[0], *shared.after), shared.outputs, Exactness.EXACT)
+    assert verdict(shared, typed(x=(FLOAT, [4]), r=(FLOAT, [4]))).status == "verified"
+
+
+def test_opsets_do_not_mix() -> None:
+    old = region("y = Clip<min: float = 0.0>(x)", "y2 = Relu(x)", opset=10)
+    new = region("y = Clip(x, z)", "y2 = Relu(x)", constants={"z": np.float32(0)}, opset=17)
+    assert [v.status for v in check([old, new, old], IMAGE, graph_of())] == ["verified"] * 3
+
+
+def test_verdicts_are_deterministic_and_do_not_depend_on_the_batch() -> None:
+    regions = [conv_bn(seed=s) for s in range(12)] + [conv_bn(_drop_mean_of_one, seed=s) for s in range(3)]
+    whole = check(regions, IMAGE, graph_of())
+    assert check(regions, IMAGE, graph_of(), batch=1) == whole
+    assert check(list(reversed(regions)), IMAGE, graph_of(), batch=4) == whole[::-1]
