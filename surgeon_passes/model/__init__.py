@@ -1,0 +1,8 @@
+"""Files, protobuf, external data, gs import and export, and what gs would lose. Knows no rules."""
+
+from surgeon_passes.model.constants import array_of, numpy_dtype, onnx_dtype
+from surgeon_passes.model.export import export_model
+from surgeon_passes.model.extras import Extras, Model
+from surgeon_passes.model.importer import import_model
+
+__all__ = ["Extras", "Model", "array_of", "export_model", "import_model", "numpy_dtype", "onnx_dtype"]

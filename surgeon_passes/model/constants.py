@@ -1,0 +1,119 @@
+"""Constant tensors that stay in the file's own bytes until somebody reads them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from onnx_graphsurgeon.ir.tensor import LazyValues
+
+from surgeon_passes.errors import ModelError
+
+Array = NDArray[Any]
+
+
+def numpy_dtype(elem_type: int) -> np.dtype[Any]:
+    """numpy's dtype of an onnx element type (ml_dtypes' for bfloat16, float8, int4); object for strings."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+
+
+def onnx_dtype(dtype: Any) -> int:
+    """The onnx element type of a numpy dtype, or of what graphsurgeon holds in its place."""
+    if isinstance(dtype, int):
+        return dtype
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+class TensorValues(LazyValues):  # type: ignore[misc]
+    """A TensorProto, decoded on demand; external data is mapped, not read.
+
+    ``shape``: list of ints; ``dtype``: numpy's (ml_dtypes where numpy has none).
+    """
+
+    def __init__(self, tensor: TensorProto, folder: str = "") -> None:
+        self.tensor = tensor
+        self.folder = folder
+        self.shape = list(tensor.dims)
+        self.dtype = numpy_dtype(tensor.data_type)
+        self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def is_external(self) -> bool:
+        return bool(self.tensor.data_location == TensorProto.EXTERNAL)
+
+    def load(self) -> Array:
+        """The values, without a copy where the bytes lie ready. Raises ModelError for missing external data."""
+        if self.is_external:
+            return map_external(self.tensor, self.folder)
+        array = numpy_helper.to_array(self.tensor)
+        return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+class SparseTensorValues(LazyValues):  # type: ignore[misc]
+    """A SparseTensorProto (COO, linear or coordinate indices), dense on demand."""
+
+    def __init__(self, tensor: onnx.SparseTensorProto) -> None:
+        self.tensor = tensor
+        self.shape = list(tensor.dims)
+        self.dtype = numpy_dtype(tensor.values.data_type)
+        self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def load(self) -> Array:
+        dense = np.zeros(self.shape, self.dtype)
+        indices = numpy_helper.to_array(self.tensor.indices)
+        values = numpy_helper.to_array(self.tensor.values)
+        if indices.ndim == 1:
+            dense.reshape(-1)[indices] = values
+        else:
+            dense[tuple(indices.T)] = values
+        return dense
+
+
+def array_of(constant: gs.Constant) -> Array:
+    """A constant's values; the constant itself keeps its encoded form."""
+    held = constant._values
+    return np.asarray(held.load() if isinstance(held, LazyValues) else held)
+
+
+def external_fields(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def map_external(tensor: TensorProto, folder: str) -> Array:
+    """External data as a read-only mapping. Raises ModelError naming tensor and file where it is missing or short."""
+    fields = external_fields(tensor)
+    location = fields.get("location", "")
+    path = Path(folder) / location
+    offset, dtype = int(fields.get("offset", 0)), numpy_dtype(tensor.data_type)
+    count = int(np.prod(list(tensor.dims), dtype=np.int64))
+    if os.path.isabs(location) or ".." in Path(location).parts:
+        raise ModelError(f"tensor '{tensor.name}': its external data '{location}' lies outside the model's folder")
+    needed = (count + 1) // 2 if tensor.data_type in _PACKED else count * dtype.itemsize
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise ModelError(f"tensor '{tensor.name}': external data {path} cannot be read ({error.strerror})") from None
+    if offset + needed > size:
+        raise ModelError(f"tensor '{tensor.name}': external data {path} ends before byte {offset + needed}")
+    if tensor.data_type in _PACKED:
+        whole = TensorProto()
+        whole.CopyFrom(tensor)
+        whole.data_location = TensorProto.DEFAULT
+        whole.raw_data = path.read_bytes()[offset : offset + needed]
+        return np.asarray(numpy_helper.to_array(whole))
+    if count == 0:
+        return np.zeros(list(tensor.dims), dtype)
+    return np.memmap(path, dtype, "r", offset, tuple(tensor.dims))
+
+
+_PACKED = {
+    getattr(TensorProto, name)
+    for name in ("INT4", "UINT4", "FLOAT4E2M1", "INT2", "UINT2")
+    if hasattr(TensorProto, name)
+}

@@ -1,0 +1,47 @@
+"""What a model holds that gs.Graph has no place for, kept beside it by identity and written back on export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_graphsurgeon as gs
+
+
+@dataclass(eq=False)
+class GraphExtras:
+    """Of one graph or body: ``shell`` is the GraphProto (or FunctionProto) without nodes, values and interface."""
+
+    shell: onnx.GraphProto | onnx.FunctionProto
+    interface: dict[int, onnx.ValueInfoProto] = field(default_factory=dict)
+    """inputs and outputs by id(tensor): types that gs cannot say, doc strings, denotations"""
+    defaults: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    """initializers that callers may override (IR >= 4, listed as inputs)"""
+    constants: list[gs.Constant] = field(default_factory=list)
+    """initializers in the file's order"""
+    hints: dict[int, onnx.ValueInfoProto] = field(default_factory=dict)
+    """value_info by id(tensor): a hint only"""
+
+
+@dataclass(eq=False)
+class Extras:
+    """``shell`` is the ModelProto without graph and functions."""
+
+    shell: onnx.ModelProto = field(default_factory=onnx.ModelProto)
+    graphs: dict[int, GraphExtras] = field(default_factory=dict)
+    nodes: dict[int, onnx.NodeProto] = field(default_factory=dict)
+    """doc_string, metadata_props and the like by id(node), only where there are any"""
+
+    def of(self, graph: gs.Graph) -> GraphExtras:
+        return self.graphs.setdefault(id(graph), GraphExtras(onnx.GraphProto()))
+
+
+@dataclass(eq=False)
+class Model:
+    """A loaded model. ``source`` names it in messages; ``folder`` holds its external data ("" where it has none)."""
+
+    graph: gs.Graph
+    extras: Extras = field(default_factory=Extras)
+    source: str = "the model"
+    folder: str = ""
+    external: bool = False

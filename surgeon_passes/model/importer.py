@@ -1,0 +1,287 @@
+"""ModelProto to gs.Graph, keeping what gs.import_onnx loses.
+
+gs.import_onnx drops overridable initializers from the inputs, unused initializers, Optional types, attributes it has no
+Python type for, metadata and annotations, and copies its map of names for every body. The graph made here is the same
+kind of graph; :class:`Extras` holds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import onnx
+import onnx_graphsurgeon as gs
+from onnx import AttributeProto
+from onnx_graphsurgeon.util.misc import convert_from_onnx_attr_type
+
+from surgeon_passes.errors import ModelError
+from surgeon_passes.model.constants import SparseTensorValues, TensorValues, numpy_dtype
+from surgeon_passes.model.extras import Extras, GraphExtras, Model
+from surgeon_passes.model.order import sorted_nodes
+
+Names = dict[str, gs.Tensor]
+
+
+def import_model(proto: onnx.ModelProto, source: str = "the model", folder: str = "") -> Model:
+    """Import, sorting nodes where needed; ``proto`` is not changed, its tensors are shared.
+
+    Raises ModelError for a graph that is not one: a name written twice, an input that nothing makes, a cycle.
+    """
+    return _Importer(proto, source, folder).run()
+
+
+class _Importer:
+    def __init__(self, proto: onnx.ModelProto, source: str, folder: str) -> None:
+        self.proto = proto
+        self.source = source
+        self.folder = folder
+        self.extras = Extras()
+        self.external = False
+        self.functions: list[gs.Function] = []
+
+    def run(self) -> Model:
+        _copy_fields(self.proto, self.extras.shell, without=("graph", "functions"))
+        for function in self.proto.functions:
+            self.functions.append(self.function(function))
+        graph = self.graph(self.proto.graph, [], self.proto.opset_import, main=True)
+        graph.producer_name = self.proto.producer_name
+        graph.producer_version = self.proto.producer_version
+        if graph.ir_version is not None and graph.ir_version < 4:
+            graph.ir_version = 4  # initializers need not be inputs from here on: they are constants, as they were
+        return Model(graph, self.extras, self.source, self.folder, self.external)
+
+    # --- graphs ------------------------------------------------------------------------------------------------------
+
+    def graph(self, proto: onnx.GraphProto, outer: list[Names], opsets: Any, main: bool = False) -> gs.Graph:
+        extras = GraphExtras(onnx.GraphProto())
+        _copy_fields(
+            proto,
+            extras.shell,
+            without=("node", "initializer", "sparse_initializer", "input", "output", "value_info"),
+        )
+        local: Names = {}
+        overridable = self.overridable(proto, main)
+        extras.constants = self.constants(proto, local, overridable, extras)
+        inputs = self.inputs(proto, local, overridable, extras)
+        nodes = self.nodes(proto.node, local, outer, opsets, proto.name or "the graph")
+        outputs = [self.output(value, local, outer, extras) for value in proto.output]
+        for value in proto.value_info:
+            if value.name in local:
+                extras.hints[id(local[value.name])] = value
+        graph = gs.Graph(
+            nodes=nodes,
+            inputs=inputs,
+            outputs=outputs,
+            name=proto.name,
+            doc_string=proto.doc_string,
+            opset=_main_opset(opsets),
+            import_domains=list(opsets),
+            functions=self.functions,
+            ir_version=self.proto.ir_version or None,
+        )
+        graph._functions = self.functions
+        self.extras.graphs[id(graph)] = extras
+        return graph
+
+    def overridable(self, proto: onnx.GraphProto, main: bool) -> set[str]:
+        """Initializers that are inputs too: defaults from IR 4 on, constants before."""
+        listed = {value.name for value in proto.input}
+        both = {t.name for t in proto.initializer if t.name in listed}
+        return both if not main or self.proto.ir_version >= 4 else set()
+
+    def constants(
+        self, proto: onnx.GraphProto, local: Names, overridable: set[str], extras: GraphExtras
+    ) -> list[gs.Constant]:
+        found = []
+        for tensor in proto.initializer:
+            if tensor.name in overridable:
+                extras.defaults[tensor.name] = tensor
+                continue
+            found.append(self.define(local, self.constant(tensor)))
+        for sparse in proto.sparse_initializer:
+            found.append(self.define(local, gs.Constant(sparse.values.name, SparseTensorValues(sparse))))
+        return found
+
+    def constant(self, tensor: onnx.TensorProto) -> gs.Constant:
+        values = TensorValues(tensor, self.folder)
+        self.external = self.external or values.is_external
+        return gs.Constant(tensor.name, values)
+
+    def inputs(
+        self, proto: onnx.GraphProto, local: Names, overridable: set[str], extras: GraphExtras
+    ) -> list[gs.Variable]:
+        found = []
+        for value in proto.input:
+            if value.name in local and value.name not in overridable:
+                if isinstance(local[value.name], gs.Constant):
+                    continue
+                raise ModelError(f"{self.source}: input '{value.name}' is listed twice")
+            tensor = self.define(local, variable(value))
+            extras.interface[id(tensor)] = value
+            found.append(tensor)
+        return found
+
+    def define(self, local: Names, tensor: Any) -> Any:
+        if tensor.name in local:
+            raise ModelError(f"{self.source}: tensor '{tensor.name}' is defined twice in one graph")
+        local[tensor.name] = tensor
+        return tensor
+
+    def output(self, value: onnx.ValueInfoProto, local: Names, outer: list[Names], extras: GraphExtras) -> gs.Tensor:
+        tensor = local.get(value.name)
+        if tensor is None:
+            tensor = self.resolve(value.name, local, outer, f"output '{value.name}'")
+        extras.interface.setdefault(id(tensor), value)
+        if isinstance(tensor, gs.Variable) and tensor.dtype is None and tensor.shape is None:
+            declared = variable(value)
+            tensor.dtype, tensor.shape, tensor.type = declared.dtype, declared.shape, declared.type
+        return tensor
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def nodes(
+        self, protos: Iterable[onnx.NodeProto], local: Names, outer: list[Names], opsets: Any, where: str
+    ) -> list[gs.Node]:
+        ordered = sorted_nodes(list(protos), local, self.source)
+        for proto in ordered:
+            for name in proto.output:
+                if name:
+                    self.define(local, gs.Variable(name))
+        return [self.node(proto, local, outer, opsets) for proto in ordered]
+
+    def node(self, proto: onnx.NodeProto, local: Names, outer: list[Names], opsets: Any) -> gs.Node:
+        label = f"node '{proto.name}' ({proto.op_type})" if proto.name else f"node {proto.op_type}"
+        node = gs.Node(
+            op=proto.op_type,
+            name=proto.name,
+            attrs=self.attributes(proto.attribute, local, outer, opsets),
+            domain=proto.domain if proto.HasField("domain") else None,
+        )
+        names = [(self.resolve(n, local, outer, label) if n else gs.Variable.empty()) for n in proto.input]
+        list.extend(node.inputs, names)
+        list.extend(node.outputs, (local[n] if n else gs.Variable.empty() for n in proto.output))
+        for tensor in node.inputs:
+            list.append(tensor.outputs, node)
+        for tensor in node.outputs:
+            list.append(tensor.inputs, node)
+        if proto.doc_string or proto.metadata_props or _has_more(proto):
+            kept = onnx.NodeProto()
+            _copy_fields(proto, kept, without=("input", "output", "attribute", "op_type", "domain", "name"))
+            self.extras.nodes[id(node)] = kept
+        return node
+
+    def resolve(self, name: str, local: Names, outer: list[Names], reader: str) -> gs.Tensor:
+        if name in local:
+            return local[name]
+        for names in reversed(outer):
+            if name in names:
+                return names[name]
+        raise ModelError(f"{self.source}: {reader} reads '{name}', which nothing makes")
+
+    def attributes(
+        self, protos: Iterable[AttributeProto], local: Names, outer: list[Names], opsets: Any
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for proto in protos:
+            if proto.ref_attr_name:
+                found[proto.name] = gs.Node.AttributeRef(proto.ref_attr_name, convert_from_onnx_attr_type(proto.type))
+            elif proto.type == AttributeProto.GRAPH:
+                found[proto.name] = self.graph(proto.g, [*outer, local], opsets)
+            elif proto.type == AttributeProto.GRAPHS:
+                found[proto.name] = [self.graph(g, [*outer, local], opsets) for g in proto.graphs]
+            elif proto.type == AttributeProto.TENSOR:
+                found[proto.name] = self.constant(proto.t)
+            else:
+                found[proto.name] = _plain_value(proto)
+        return found
+
+    def function(self, proto: onnx.FunctionProto) -> gs.Function:
+        extras = GraphExtras(onnx.FunctionProto())
+        _copy_fields(
+            proto, extras.shell, without=("node", "input", "output", "attribute", "attribute_proto", "value_info")
+        )
+        local: Names = {}
+        inputs = [self.define(local, gs.Variable(name)) for name in proto.input]
+        nodes = self.nodes(proto.node, local, [], proto.opset_import, proto.name)
+        outputs = [self.resolve(name, local, [], f"function {proto.name}") for name in proto.output]
+        attrs: dict[str, Any] = dict.fromkeys(proto.attribute)
+        attrs.update(self.attributes(proto.attribute_proto, local, [], proto.opset_import))
+        function = gs.Function(
+            proto.name,
+            proto.domain,
+            nodes=nodes,
+            inputs=inputs,
+            outputs=outputs,
+            doc_string=proto.doc_string,
+            opset=_main_opset(proto.opset_import),
+            import_domains=list(proto.opset_import),
+            attrs=attrs,
+        )
+        function._functions = self.functions
+        self.extras.graphs[id(function)] = extras
+        return function
+
+
+def _plain_value(proto: AttributeProto) -> Any:
+    if proto.type == AttributeProto.STRING:
+        return _text(proto.s)
+    if proto.type == AttributeProto.STRINGS:
+        return [_text(s) for s in proto.strings]
+    if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS):
+        return list(onnx.helper.get_attribute_value(proto))
+    if proto.type in (AttributeProto.INT, AttributeProto.FLOAT):
+        return onnx.helper.get_attribute_value(proto)
+    return proto  # gs has no Python type for it: it passes through as it is
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def variable(value: onnx.ValueInfoProto) -> gs.Variable:
+    """A gs.Variable with what it can say of the type: numpy dtype and dims for tensors, the kind for others."""
+    tensor = gs.Variable(value.name)
+    kind = value.type.WhichOneof("value")
+    if kind is None:
+        return tensor
+    tensor.type = kind
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        inner = getattr(value.type, kind)
+        tensor.dtype = numpy_dtype(inner.elem_type) if inner.elem_type else None
+        tensor.shape = dims(inner.shape) if inner.HasField("shape") else None
+    return tensor
+
+
+def dims(shape: onnx.TensorShapeProto) -> list[int | str | None]:
+    """Dims as ints, names (str), or None."""
+    return [d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in shape.dim]
+
+
+def _main_opset(opsets: Any) -> int | None:
+    return next((o.version for o in opsets if o.domain in ("", "ai.onnx")), None)
+
+
+def _has_more(proto: onnx.NodeProto) -> bool:
+    known = {"input", "output", "name", "op_type", "domain", "attribute", "doc_string", "metadata_props"}
+    return any(descriptor.name not in known for descriptor, _ in proto.ListFields())
+
+
+def _copy_fields(source: Any, target: Any, without: Iterable[str]) -> None:
+    skip = frozenset(without)
+    for descriptor, value in source.ListFields():
+        if descriptor.name in skip:
+            continue
+        held = getattr(target, descriptor.name)
+        if hasattr(held, "MergeFrom"):
+            held.MergeFrom(value)
+        else:
+            setattr(target, descriptor.name, value)
+
+
+def names_of(mapping: Mapping[str, Any]) -> str:
+    """Names for a message, in order."""
+    return ", ".join(f"'{name}'" for name in mapping) or "none"
