@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce
+from typing import cast
 
+from surgeon_passes.region import TensorType
 from surgeon_passes.values import symbols
 from surgeon_passes.values.symbols import INT64_MAX, INT64_MIN, Poly, TooComplex, as_poly
 
@@ -114,11 +116,13 @@ def absolute(a: Dim) -> Dim:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    return reduce(mul, dims, 1)
+    start: Dim = 1
+    return reduce(mul, dims, start)
 
 
 def total(dims: Iterable[Dim]) -> Dim:
-    return reduce(add, dims, 0)
+    start: Dim = 0
+    return reduce(add, dims, start)
 
 
 def equal(a: Dim, b: Dim) -> bool | None:
@@ -163,6 +167,11 @@ def same(a: Dim, b: Dim) -> bool:
 def same_shape(a: Shape | None, b: Shape | None) -> bool:
     """Whether two shapes are certainly equal."""
     return a is not None and b is not None and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def type_shape(entry: TensorType) -> Shape | None:
+    """The shape of a type, with its dims as this package makes them."""
+    return cast("Shape | None", entry.shape)
 
 
 def static(shape: Shape | None) -> tuple[int, ...] | None:
