@@ -76,6 +76,11 @@ class Trial:
                 )
         return found
 
+    def index_names(self) -> list[str]:
+        """Names of the boundary inputs that may be indices or sizes."""
+        sides = self.piece.sides
+        return [str(t.name) for t, d in zip(sides.inputs, self.piece.feed_types, strict=True) if d in _INDEX_TYPES]
+
     def has_indices(self) -> bool:
         return any(dtype in _INDEX_TYPES for dtype in self.piece.feed_types)
 
