@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -126,6 +127,7 @@ class _Checker:
         shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
+        trial.noise_factor *= max(1.0, math.sqrt(reduction / 256))
         if trial.has_indices() and trial.is_arithmetic():
             trial.integers = "wide"
         return trial
