@@ -26,6 +26,7 @@ from surgeon_passes.runtime import Array, Value
 _FEW = 16
 _SPREADS = 10.0
 _NEAR_ZERO = 0.1
+_TINY = np.float32(1e-30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ def _compare_floats(a: Array, b: Array, bound: float, absolute: float, axis: int
     if not gap.any():
         return Difference()
     if (gap <= bound * scale).all():
-        return Difference(_worst(gap, scale, absolute)[0])
+        return Difference(float((gap / np.maximum(scale, _TINY)).max()))
     return _judged(gap, scale, top, bound, absolute, a)
 
 

@@ -173,7 +173,10 @@ def enlarged(shapes: Sequence[Shape], images: Sequence[NodeImage]) -> tuple[Shap
     batched = [s for s in shapes if len(s) >= 2]
     if not batched or any(s[0] != 1 for s in batched) or any(len(s) == 1 and s[0] > 1 for s in shapes):
         return None
-    if max(math.prod(s[2:]) for s in batched) >= _BATCH or not all(_adds_rows(image) for image in images):
+    collapses = any(image.node.op in _GLOBAL for image in images)
+    if not collapses and max(math.prod(s[2:]) for s in batched) >= _BATCH:
+        return None
+    if not all(_adds_rows(image) for image in images):
         return None
     return tuple((_BATCH, *s[1:]) if len(s) >= 2 else s for s in shapes)
 

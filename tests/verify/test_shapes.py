@@ -67,3 +67,14 @@ def test_hints_come_from_the_nodes() -> None:
     assert shapes_of(one, TensorType(FLOAT, (None, None)))[0][0][1] == 7
     assert nodes_of("q = Relu(p)", {})[0].node.op == "Relu"
     assert shapes_of(conv(1), TensorType(FLOAT))[0][0][:2] == (2, 2)
+
+
+def test_one_row_becomes_many_where_rows_do_not_meet() -> None:
+    k = {"w": np.zeros((8, 4), np.float32), "b": np.zeros(4, np.float32), "p": np.zeros((5, 1, 8), np.float32)}
+    one = region("a = MatMul(x, w)\ny = Add(a, b)", "y2 = Gemm(x, w, b)", constants=k)
+    assert shapes_of(one, static(1, 8)) == [((16, 8),), ((1, 8),)]
+    assert shapes_of(one, static(2, 8)) == [((2, 8),)]
+    assert shapes_of(region("y = Add(x, p)", "y2 = Add(p, x)", constants=k), static(1, 1, 8)) == [((1, 1, 8),)]
+    assert shapes_of(region("y = Softmax<axis: int = 0>(x)", "y2 = Softmax(x)"), static(1, 8)) == [((1, 8),)]
+    pooled = region("y = GlobalAveragePool(x)", "y2 = GlobalAveragePool(x)")
+    assert shapes_of(pooled, static(1, 8, 56, 56))[0] == ((16, 8, 5, 5),)
