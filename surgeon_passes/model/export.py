@@ -106,6 +106,8 @@ class _Exporter:
             value = proto.input.add()
             value.name = constant.name
             fill_type(value.type, TensorType(onnx_dtype(constant.dtype), tuple(constant.shape)))
+        elif self.weightless and getattr(constant._values, "is_external", False):
+            proto.initializer.append(numpy_helper.from_array(np.asarray(constant._values.load()), constant.name))
         else:
             write_tensor(constant, constant.name, proto.initializer.add())
 

@@ -1,0 +1,45 @@
+"""Order: ArgMax, ArgMin and TopK of known values. NaN has no place in an order, so it leaves the result unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon_passes.ops import normalise_axis
+from surgeon_passes.values.lattice import Array, Value, is_integer
+from surgeon_passes.values.operands import Operands, Unknown
+from surgeon_passes.values.registry import handler
+
+
+def _ordered(n: Operands) -> Array:
+    array = n.array(0)
+    if not is_integer(array.dtype) and (array.dtype.kind != "f" or np.isnan(array).any()):
+        raise Unknown
+    return array
+
+
+@handler("ArgMax", "ArgMin")
+def arg_extremum(n: Operands) -> Value:
+    """int64; of equal elements the first, or the last with select_last_index."""
+    array = _ordered(n)
+    axis = normalise_axis(n.attr("axis", 0), array.ndim)
+    last = bool(n.attr("select_last_index", 0))
+    find = np.argmax if n.op == "ArgMax" else np.argmin
+    found = find(np.flip(array, axis) if last else array, axis=axis, keepdims=bool(n.attr("keepdims", 1)))
+    return np.asarray(array.shape[axis] - 1 - found if last else found, np.int64)
+
+
+@handler("TopK")
+def top_k(n: Operands) -> tuple[Value, ...]:
+    """(values, int64 indices); of equal elements the lower index comes first."""
+    array = _ordered(n)
+    k = int(n.array(1).reshape(()))
+    axis = normalise_axis(n.attr("axis", -1), array.ndim)
+    if not n.attr("sorted", 1) or not 0 <= k <= array.shape[axis]:
+        raise Unknown
+    if n.attr("largest", 1):
+        order = array.shape[axis] - 1 - np.argsort(np.flip(array, axis), axis, kind="stable")
+        order = np.flip(order, axis)
+    else:
+        order = np.argsort(array, axis, kind="stable")
+    indices = np.take(order, range(k), axis).astype(np.int64)
+    return np.take_along_axis(array, indices, axis), indices

@@ -1,0 +1,285 @@
+"""The demand-driven core under :class:`Evaluator` and :class:`TypeMap`: values and types ask for each other.
+
+A task computes the values, or the types, of one node's outputs. It runs; where it needs what is not there yet it is
+postponed (:class:`_Missing`), what it needs is put on the stack, and it runs again. So nothing recurses, however deep the
+graph, and every answer, unknown included, is computed once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+import onnx_graphsurgeon as gs
+from onnx_graphsurgeon.ir.tensor import LazyValues
+
+from surgeon_passes.errors import ContradictionError, ModelError
+from surgeon_passes.index import GraphIndex, node_label
+from surgeon_passes.model import onnx_dtype
+from surgeon_passes.ops import NodeView
+from surgeon_passes.ops.view import CallerAttribute
+from surgeon_passes.region import TensorType
+from surgeon_passes.values import registry
+from surgeon_passes.values.dims import Dim, Shape, show, symbol
+from surgeon_passes.values.inference import node_types
+from surgeon_passes.values.lattice import MAX_ELEMENTS, Value, read_constant
+from surgeon_passes.values.operands import Operands, Unknown
+
+log = logging.getLogger(__name__)
+
+FAILURES = (ArithmeticError, ValueError, IndexError, TypeError, MemoryError, ModelError)
+"""What a node that is no good, or a shape that cannot be, makes a handler raise: the answer then is unknown."""
+
+_Task = tuple[str, gs.Node]
+_UNKNOWN_TYPE = TensorType()
+
+
+class _Missing(Exception):
+    def __init__(self, tasks: list[_Task]) -> None:
+        self.tasks = tasks
+
+
+class Solver:
+    """Memo tables over one model. ``seeds``: types from onnx's own inference, by id(tensor)."""
+
+    def __init__(self, index: GraphIndex, seeds: dict[int, TensorType], strict: bool = False) -> None:
+        self.index = index
+        self.seeds = seeds
+        self.strict = strict
+        self._values: dict[int, tuple[gs.Tensor, Value]] = {}
+        self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
+        self._waiting: set[tuple[str, int]] = set()
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def value(self, tensor: gs.Tensor) -> Value:
+        return cast("Value", self._solve("value", tensor))
+
+    def type(self, tensor: gs.Tensor) -> TensorType:
+        return cast("TensorType", self._solve("type", tensor))
+
+    def set_type(self, tensor: gs.Tensor, found: TensorType) -> None:
+        self._types[id(tensor)] = (tensor, found)
+
+    def _solve(self, kind: str, tensor: gs.Tensor) -> Any:
+        known = self._lookup(kind, tensor)
+        if known is not None:
+            return known[0]
+        node = self.index.producer(tensor)
+        assert node is not None
+        self._run_all((kind, node))
+        answer = self._lookup(kind, tensor)
+        assert answer is not None
+        return answer[0]
+
+    def _run_all(self, goal: _Task) -> None:
+        stack = [goal]
+        try:
+            while stack:
+                kind, node = stack[-1]
+                if self._is_done(kind, node):
+                    stack.pop()
+                    continue
+                try:
+                    self._run(kind, node)
+                except _Missing as missing:
+                    self._waiting.add((kind, id(node)))
+                    stack.extend(missing.tasks)
+                else:
+                    self._waiting.discard((kind, id(node)))
+                    stack.pop()
+        finally:
+            self._waiting.clear()
+
+    def _is_done(self, kind: str, node: gs.Node) -> bool:
+        table = self._values if kind == "value" else self._types
+        return all(id(t) in table for t in node.outputs if t.name)
+
+    def _run(self, kind: str, node: gs.Node) -> None:
+        if kind == "value":
+            self._remember(node, self._node_values(node))
+        else:
+            self._remember_types(node, self._node_types(node))
+
+    # --- looking up (the Facts protocol) ---------------------------------------------------------------------------------
+
+    def value_now(self, *tensors: gs.Tensor) -> list[Value]:
+        return self._all_now("value", tensors)
+
+    def type_now(self, *tensors: gs.Tensor) -> list[TensorType]:
+        return self._all_now("type", tensors)
+
+    def _all_now(self, kind: str, tensors: Iterable[gs.Tensor]) -> list[Any]:
+        answers, missing = [], []
+        for tensor in tensors:
+            known = self._lookup(kind, tensor)
+            if known is not None:
+                answers.append(known[0])
+                continue
+            node = self.index.producer(tensor)
+            assert node is not None
+            if (kind, id(node)) in self._waiting:
+                answers.append(None if kind == "value" else _UNKNOWN_TYPE)  # a cycle: no model
+            else:
+                missing.append((kind, node))
+        if missing:
+            raise _Missing(missing)
+        return answers
+
+    def _lookup(self, kind: str, tensor: gs.Tensor) -> tuple[Any] | None:
+        """(answer,), or None where a node must be evaluated first."""
+        table: dict[int, tuple[gs.Tensor, Any]] = self._values if kind == "value" else self._types
+        held = table.get(id(tensor))
+        if held is not None:
+            return (held[1],)
+        if isinstance(tensor, gs.Constant):
+            return (self._constant(tensor) if kind == "value" else _constant_type(tensor),)
+        if self.index.producer(tensor) is not None:
+            return None
+        return (None,) if kind == "value" else (self.seeds.get(id(tensor)) or self._leaf_type(tensor),)
+
+    def _leaf_type(self, tensor: gs.Tensor) -> TensorType:
+        """Of a tensor that no node makes: the model's inputs keep what they declare, a body's only their dtype."""
+        declared = declared_type(tensor)
+        home = self.index.home(tensor)
+        return (
+            declared
+            if home is not None and home.graph is self.index.graph
+            else TensorType(declared.dtype, None, declared.kind)
+        )
+
+    def _constant(self, tensor: gs.Constant) -> Value:
+        if self.index.is_graph_input(tensor):
+            return None  # overridable: its value is only a default
+        array: Value
+        try:
+            array = read_constant(tensor)
+        except FAILURES as error:
+            log.debug("constant '%s' cannot be read: %s", tensor.name, error)
+            array = None
+        if array is None or (array.size <= MAX_ELEMENTS and isinstance(tensor._values, LazyValues)):
+            self._values[id(tensor)] = (tensor, array)
+        return array
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _node_values(self, node: gs.Node) -> tuple[Value, ...]:
+        view = self._view(node)
+        entry = registry.value_entry(view.op, view.opset) if view is not None and view.domain == "" else None
+        if view is None or entry is None or not view.regular:
+            return ()
+        found = self._guarded(entry, view, node)
+        return found if isinstance(found, tuple) else (found,)
+
+    def _view(self, node: gs.Node) -> NodeView | None:
+        try:
+            return NodeView(node, self.index.opset(node))
+        except (*FAILURES, CallerAttribute) as error:
+            log.debug("%s cannot be read: %s", node_label(node), error)
+            return None
+
+    def _guarded(self, entry: registry.Entry, view: NodeView, node: gs.Node) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return entry.function(Operands(view, self, entry.large))
+        except (Unknown, CallerAttribute):
+            return None
+        except FAILURES as error:
+            if self.strict:
+                raise
+            log.debug("%s is unknown: %s", node_label(node), error)
+            return None
+
+    def _remember(self, node: gs.Node, found: tuple[Value, ...]) -> None:
+        for position, tensor in enumerate(node.outputs):
+            if tensor.name:
+                self._values[id(tensor)] = (tensor, found[position] if position < len(found) else None)
+
+    # --- types -------------------------------------------------------------------------------------------------------
+
+    def _node_types(self, node: gs.Node) -> list[TensorType]:
+        view = self._view(node)
+        shapes = self._own_shapes(view, node) if view is not None and view.domain == "" else ()
+        seeds = [self.seeds.get(id(t)) for t in node.outputs]
+        if not all(seed is not None for seed, t in zip(seeds, node.outputs, strict=True) if t.name):
+            inferred = self._inferred(node)
+            seeds = [seed or new for seed, new in zip(seeds, inferred, strict=True)]
+        return [
+            self._merged(seed or declared_rank(tensor), shapes[k] if k < len(shapes) else None, node, tensor)
+            for k, (seed, tensor) in enumerate(zip(seeds, node.outputs, strict=True))
+        ]
+
+    def _own_shapes(self, view: NodeView, node: gs.Node) -> Any:
+        entry = registry.shape_entry(view.op, view.opset)
+        if entry is None or not (view.regular or entry.irregular):
+            return ()
+        return self._guarded(entry, view, node) or ()
+
+    def _inferred(self, node: gs.Node) -> list[TensorType | None]:
+        """onnx's inference of this node alone: for nodes that came after the whole graph was inferred."""
+        operands = [t for t in node.inputs if t.name]
+        types = dict(zip([id(t) for t in operands], self.type_now(*operands), strict=True))
+        integers = [t for t in operands if types[id(t)].dtype in (6, 7)]
+        values = dict(zip([id(t) for t in integers], self.value_now(*integers), strict=True))
+        return node_types(node, types, values, self.index.scope(node))
+
+    def _merged(self, seed: TensorType, own: Shape | None, node: gs.Node, tensor: gs.Tensor) -> TensorType:
+        if own is None or seed.kind != "tensor":
+            return seed
+        if seed.shape is None:
+            return TensorType(seed.dtype, own)
+        if len(seed.shape) != len(own):
+            raise _contradiction(node, tensor, seed, own)
+        dims: list[Any] = []
+        for theirs, ours in zip(seed.shape, own, strict=True):
+            if isinstance(theirs, int) and isinstance(ours, int) and theirs != ours:
+                raise _contradiction(node, tensor, seed, own)
+            dims.append(theirs if ours is None or isinstance(theirs, int) else ours)
+        return TensorType(seed.dtype, tuple(dims))
+
+    def _remember_types(self, node: gs.Node, found: list[TensorType]) -> None:
+        for tensor, entry in zip(node.outputs, found, strict=True):
+            if tensor.name:
+                self._types.setdefault(id(tensor), (tensor, entry))
+
+
+def _contradiction(node: gs.Node, tensor: gs.Tensor, seed: TensorType, own: Shape) -> ContradictionError:
+    theirs: Any = seed.shape
+    return ContradictionError(
+        f"{node_label(node)}: onnx infers {show(theirs)} for '{tensor.name}', the shape evaluator {show(own)}"
+    )
+
+
+def _constant_type(tensor: gs.Constant) -> TensorType:
+    return TensorType(onnx_dtype(tensor.dtype), tuple(int(d) for d in tensor.shape))
+
+
+def as_dim(dim: Any) -> Dim:
+    """A dim as graphsurgeon or a file holds it: text is a symbol, whatever it says; a negative size is unknown."""
+    if isinstance(dim, str):
+        return symbol(dim) if dim else None
+    return int(dim) if dim is not None and int(dim) >= 0 else None
+
+
+_KINDS = {"tensor_type": "tensor", None: "tensor"}
+
+
+def declared_type(tensor: gs.Tensor) -> TensorType:
+    """The type that a gs.Variable states."""
+    kind = _KINDS.get(getattr(tensor, "type", None), str(getattr(tensor, "type", "")).removesuffix("_type"))
+    dtype = onnx_dtype(tensor.dtype) if tensor.dtype is not None else None
+    if kind != "tensor":
+        return TensorType(dtype, None, kind)
+    shape = None if tensor.shape is None else tuple(as_dim(d) for d in tensor.shape)
+    return TensorType(dtype, shape)
+
+
+def declared_rank(tensor: gs.Tensor) -> TensorType:
+    """dtype and rank that a gs.Variable states: its dims are hints that may be stale."""
+    found = declared_type(tensor)
+    return TensorType(found.dtype, None if found.shape is None else (None,) * len(found.shape), found.kind)
+
+
+__all__ = ["Solver", "as_dim", "declared_rank", "declared_type"]

@@ -1,0 +1,57 @@
+"""The constant target that says what a partly known Reshape target says."""
+
+from __future__ import annotations
+
+from surgeon_passes.values import dims
+from surgeon_passes.values.dims import Dim, Shape
+from surgeon_passes.values.lattice import Value, dims_of
+from surgeon_passes.values.operands import Unknown
+from surgeon_passes.values.shapes.reshape import resolve_target
+
+
+def static_target(
+    input_shape: Shape | None, target: Value, allowzero: bool, output_shape: Shape | None = None
+) -> list[int] | None:
+    """A constant target equal to ``target`` for every legal size, under the same ``allowzero``; None where there is none.
+
+    ``output_shape`` is what else is known of the result. Known dims are written out; a dim that the input has at the same
+    place is 0 (also right for an empty batch); one other dim may be -1, where the others are certainly not empty (beside
+    an empty one -1 is an error that the original would not have).
+    """
+    elements = dims_of(target)
+    if elements is None:
+        return None
+    constant = [t for t in elements if isinstance(t, int)]
+    if len(constant) == len(elements):
+        return constant
+    try:
+        resolved = resolve_target(input_shape, elements, allowzero)
+    except Unknown:
+        return None
+    if output_shape is not None and len(output_shape) == len(resolved):
+        resolved = tuple(
+            a if isinstance(a, int) or b is None else b for a, b in zip(resolved, output_shape, strict=True)
+        )
+    found = [_said(k, dim, elements[k], input_shape, allowzero) for k, dim in enumerate(resolved)]
+    return _with_one_open(found, resolved, elements)
+
+
+def _said(place: int, dim: Dim, element: Dim, shape: Shape | None, allowzero: bool) -> int | None:
+    """A dim as a literal, as 0 where it copies the input's, or None."""
+    at = shape[place] if shape is not None and place < len(shape) else None
+    if isinstance(dim, int) and dim > 0:
+        return dim
+    if allowzero:
+        return 0 if dim == 0 else None
+    return 0 if element == 0 or dims.same(dim, at) else None
+
+
+def _with_one_open(found: list[int | None], resolved: Shape, elements: list[Dim]) -> list[int] | None:
+    open_ = [k for k, t in enumerate(found) if t is None]
+    if len(open_) > 1:
+        return None
+    if open_ and elements[open_[0]] != -1:
+        others = (d for k, d in enumerate(resolved) if k != open_[0])
+        if not all(dims.at_least(d, 1) for d in others):
+            return None
+    return [-1 if t is None else t for t in found]

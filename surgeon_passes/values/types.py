@@ -1,0 +1,118 @@
+"""Types of tensors: onnx's inference, refined on demand by symbolic shape functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.model import Extras, numpy_dtype
+from surgeon_passes.model.importer import variable
+from surgeon_passes.region import TensorType
+from surgeon_passes.values import shapes as _shapes  # noqa: F401  (registers the shape functions)
+from surgeon_passes.values.dims import Dim, Shape, show
+from surgeon_passes.values.inference import model_types
+from surgeon_passes.values.solver import Solver, declared_type
+from surgeon_passes.values.symbols import Poly
+
+
+@dataclass(frozen=True, slots=True)
+class StaleShape:
+    """A shape that the file states and the recomputed one contradicts."""
+
+    tensor: str
+    declared: Shape
+    computed: Shape
+
+    def __str__(self) -> str:
+        return f"'{self.tensor}' is declared {show(self.declared)} and computed {show(self.computed)}"
+
+
+class TypeMap:
+    """What is known of every tensor's type (:class:`surgeon_passes.region.Types`).
+
+    onnx infers the whole model once, on construction; dims it does not know are refined when asked for, and tensors that
+    rewrites add are inferred when asked for. ``extras`` is what the model importer kept (interfaces, hints).
+    """
+
+    def __init__(
+        self, graph: gs.Graph, index: GraphIndex | None = None, extras: Extras | None = None, strict: bool = False
+    ) -> None:
+        self.index = index if index is not None else GraphIndex(graph)
+        self._extras = extras
+        self._hints = list(_stated(self.index, extras))
+        self.solver = Solver(self.index, model_types(self.index, extras), strict)
+
+    def type_of(self, tensor: gs.Tensor) -> TensorType:
+        """dtype, shape (ints, polynomials, None) and kind. Raises ContradictionError where onnx and the shape functions
+        both know a dim and differ."""
+        return self.solver.type(tensor)
+
+    def set(self, tensor: gs.Tensor, entry: TensorType) -> None:
+        """State a type, over whatever was known."""
+        self.solver.set_type(tensor, entry)
+
+    def stale(self) -> list[StaleShape]:
+        """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
+        found = []
+        for tensor, declared in self._hints:
+            computed: Any = self.type_of(tensor).shape
+            if computed is not None and _contradicts(declared, computed):
+                found.append(StaleShape(tensor.name, declared, computed))
+        return found
+
+    def store(self) -> None:
+        """Write dtype and shape to every gs.Variable that a node makes, the model's own outputs excepted.
+
+        Dims are ints, names of single dims, or None.
+        """
+        interface = {id(t) for t in self.index.graph.outputs}
+        for node in self.index.nodes():
+            for tensor in node.outputs:
+                if tensor.name and isinstance(tensor, gs.Variable) and id(tensor) not in interface:
+                    self._store(tensor)
+
+    def _store(self, tensor: gs.Variable) -> None:
+        entry = self.type_of(tensor)
+        if entry.kind != "tensor":
+            return
+        if entry.dtype:
+            tensor.dtype = numpy_or_onnx(entry.dtype)
+        shape: Any = entry.shape
+        tensor.shape = None if shape is None else [_plain(d) for d in shape]
+
+
+def numpy_or_onnx(elem_type: int) -> Any:
+    """What gs.Variable.dtype holds: numpy's dtype, or onnx's number where numpy itself has none (bfloat16, float8 …)."""
+    dtype = numpy_dtype(elem_type)
+    return dtype if dtype.isbuiltin == 1 or dtype == np.dtype(object) else elem_type
+
+
+def _plain(dim: Dim) -> int | str | None:
+    if isinstance(dim, Poly):
+        atom = dim.single_atom()
+        return atom if isinstance(atom, str) else None
+    return dim
+
+
+def _stated(index: GraphIndex, extras: Extras | None) -> Iterator[tuple[gs.Tensor, Shape]]:
+    """Every (tensor, shape) that the file states of a node's output."""
+    hints = {k: v for g in (extras.graphs.values() if extras else ()) for k, v in g.hints.items()}
+    for tensor in list(index.tensors()):
+        if index.producer(tensor) is None or isinstance(tensor, gs.Constant):
+            continue
+        source = variable(hints[id(tensor)]) if id(tensor) in hints else tensor
+        entry: Any = declared_type(source)
+        if entry.shape is not None:
+            yield tensor, entry.shape
+
+
+def _contradicts(declared: Shape, computed: Shape) -> bool:
+    if len(declared) != len(computed):
+        return True
+    pairs = zip(declared, computed, strict=True)
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
