@@ -26,6 +26,8 @@ _GUILTY = re.compile(r"\br(\d+)~")
 _BATCH_ELEMENTS = 1 << 24
 _BATCH_BYTES = 1 << 28
 _NAMED_LIMIT = 4
+_STEP = {int(TensorProto.FLOAT16): 2.0**-10, int(TensorProto.BFLOAT16): 2.0**-7}
+"""Relative distance of neighbours in half precision: an output stored so cannot be told more finely."""
 _DATA_REGIONS = 200
 """regions that one run of the original serves with real activations"""
 
@@ -127,6 +129,7 @@ class _Checker:
         shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
+        trial.resolution = max((_STEP[f] for f in floats if f in _STEP), default=0.0)
         trial.noise_factor *= max(1.0, math.sqrt(reduction / 256))
         if trial.has_indices() and trial.is_arithmetic():
             trial.integers = "wide"

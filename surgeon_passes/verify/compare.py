@@ -225,9 +225,21 @@ def _last_bits(a: Array, top: NDArray[Any]) -> NDArray[Any]:
 
 
 def beyond_noise(
-    a: Array, b: Array, perturbed: Sequence[Array], bound: float, absolute: float, factor: float, axis: int = 1
+    a: Array,
+    b: Array,
+    perturbed: Sequence[Array],
+    bound: float,
+    absolute: float,
+    factor: float,
+    axis: int = 1,
+    usual: Array | None = None,
+    resolution: float = 0.0,
 ) -> tuple[Difference, float]:
     """``b`` against ``a`` where a channel may be off by ``factor`` times what moving inputs by one ulp does to it.
+
+    ``usual`` is this output on ordinary inputs: a channel's scale is at least what it is there, so that a channel that
+    nearly cancels on zeros is not measured against what is left of it. ``resolution`` is the relative step of the type
+    that the output is stored in, where that is coarser than the arrays'.
 
     Returns what remains and the noise relative to max |a| of a channel. An error that noise explains is given as the
     share of the bound that it uses up.
@@ -235,11 +247,16 @@ def beyond_noise(
     if a.dtype.kind != "f" or a.dtype == np.float16:
         a, b = _plain(a), _plain(b)
     gap, scale, top = channel_gaps(a, b, axis)
+    if usual is not None:
+        usual = usual if usual.dtype in (np.float32, np.float64) else _plain(usual)
+        least = channel_gaps(usual, usual, axis)[1]
+        scale = np.maximum(scale, least) if least.shape == scale.shape else scale
     shaped = [p.astype(a.dtype) for p in perturbed if p.shape == a.shape]
     noise = np.max([channel_gaps(a, p, axis)[0] for p in shaped], axis=0) if shaped else np.zeros_like(gap)
     if a.size < _FEW * gap.size:
         noise = np.maximum(noise, np.median(noise))
-    allowed = np.maximum.reduce([bound * scale, factor * noise, _last_bits(a, top), np.full_like(gap, absolute)])
+    unseen = np.maximum(_last_bits(a, top), resolution * top)
+    allowed = np.maximum.reduce([bound * scale, factor * noise, unseen, np.full_like(gap, absolute)])
     over, channel = _worst(gap, scale, allowed)
     if over == 0.0:
         used = np.divide(gap, allowed, out=np.zeros_like(gap), where=allowed > 0)

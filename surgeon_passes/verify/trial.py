@@ -55,6 +55,10 @@ class Trial:
     real: list[dict[int, Array]] = field(default_factory=list)
     """activations by input position"""
 
+    usual: dict[str, Array] = field(default_factory=dict)
+    """outputs of the original on normal inputs"""
+    resolution: float = 0.0
+    """relative step of the half-precision type that new constants were rounded to, else 0"""
     noise_factor: float = _NOISE_FACTOR
     has_products: bool = field(init=False, default=False)
 
@@ -63,6 +67,7 @@ class Trial:
 
     def reset(self) -> None:
         self.scale, self.compared, self.error, self.tensor, self.verdict, self.finite = 0, 0, 0.0, "", None, True
+        self.usual.clear()
 
     # --- feeds -------------------------------------------------------------------------------------------------------
 
@@ -129,6 +134,8 @@ class Trial:
         """The worst difference over the axes on which channels may lie."""
         exactness = self.piece.sides.region.exactness
         a, b = values[before], values[after]
+        if kind == "normal" and isinstance(a, np.ndarray) and is_float(a):
+            self.usual[before] = a
         worst = Difference()
         for axis in self._channel_axes(a):
             found = compare(a, b, exactness, self.bound, self.tolerances.absolute, axis)
@@ -164,7 +171,17 @@ class Trial:
             perturbed = self._perturbed(before, feeds, graph)
         except RuntimeFailure:
             return found
-        left, level = beyond_noise(a, b, perturbed, self.bound, self.tolerances.absolute, self.noise_factor, axis)
+        left, level = beyond_noise(
+            a,
+            b,
+            perturbed,
+            self.bound,
+            self.tolerances.absolute,
+            self.noise_factor,
+            axis,
+            usual=self.usual.get(before),
+            resolution=self.resolution,
+        )
         if (
             kind == "normal"
             and not left.reason

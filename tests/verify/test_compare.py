@@ -131,3 +131,22 @@ def test_noise_explains_what_it_moves_itself_and_no_more() -> None:
     other = a.copy()
     other[:, 0] += np.float32(1e-4)
     assert beyond_noise(a, a + np.float32(3e-4), [other], 3e-6, 1e-12, 4.0)[0].reason != ""
+
+
+def test_a_channel_that_cancels_is_measured_against_its_usual_scale() -> None:
+    usual = np.random.default_rng(0).standard_normal((1, 2, 8, 8)).astype(np.float32)
+    a = np.full_like(usual, 1e-3)
+    b = a + np.float32(5e-8)
+    assert beyond_noise(a, b, [a], 3e-6, 1e-12, 4.0)[0].reason != ""
+    assert beyond_noise(a, b, [a], 3e-6, 1e-12, 4.0, usual=usual)[0].reason == ""
+    assert beyond_noise(a, b + np.float32(1e-4), [a], 3e-6, 1e-12, 4.0, usual=usual)[0].reason != ""
+
+
+def test_an_output_in_half_precision_is_not_told_more_finely_than_its_step() -> None:
+    a = np.full((1, 1, 4, 4), 1.0, np.float32) + np.random.default_rng(0).uniform(0, 1e-3, (1, 1, 4, 4)).astype(
+        np.float32
+    )
+    b = a + np.float32(2.0**-11)
+    assert beyond_noise(a, b, [a], 2e-3, 1e-12, 4.0)[0].reason != ""
+    assert beyond_noise(a, b, [a], 2e-3, 1e-12, 4.0, resolution=2.0**-10)[0].reason == ""
+    assert beyond_noise(a, a + np.float32(2.0**-9), [a], 2e-3, 1e-12, 4.0, resolution=2.0**-10)[0].reason != ""
