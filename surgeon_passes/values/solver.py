@@ -42,11 +42,15 @@ class _Missing(Exception):
 
 
 class Solver:
-    """Memo tables over one model. ``seeds``: types from onnx's own inference, by id(tensor)."""
+    """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's own inference, and ``hints``, what
+    the file states where nothing can be inferred."""
 
-    def __init__(self, index: GraphIndex, seeds: dict[int, TensorType], strict: bool = False) -> None:
+    def __init__(
+        self, index: GraphIndex, seeds: dict[int, TensorType], hints: dict[int, TensorType], strict: bool = False
+    ) -> None:
         self.index = index
         self.seeds = seeds
+        self.hints = hints
         self.strict = strict
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
@@ -208,7 +212,10 @@ class Solver:
             inferred = self._inferred(node)
             seeds = [seed or new for seed, new in zip(seeds, inferred, strict=True)]
         rows = zip(node.outputs, seeds, own, strict=False)
-        return [self._merged(seed or declared_rank(tensor), shape, node, tensor) for tensor, seed, shape in rows]
+        return [self._merged(seed or self._hint(tensor), shape, node, tensor) for tensor, seed, shape in rows]
+
+    def _hint(self, tensor: gs.Tensor) -> TensorType:
+        return self.hints.get(id(tensor)) or without_dims(declared_type(tensor))
 
     def _own_shapes(self, view: NodeView, node: gs.Node) -> Any:
         entry = registry.shape_entry(view.op, view.opset)
@@ -282,10 +289,9 @@ def declared_type(tensor: gs.Tensor) -> TensorType:
     return TensorType(dtype, shape)
 
 
-def declared_rank(tensor: gs.Tensor) -> TensorType:
-    """dtype and rank that a gs.Variable states: its dims are hints that may be stale."""
-    found = declared_type(tensor)
-    return TensorType(found.dtype, None if found.shape is None else (None,) * len(found.shape), found.kind)
+def without_dims(entry: TensorType) -> TensorType:
+    """dtype and rank: the dims that a file or a gs.Variable states are hints that may be stale."""
+    return TensorType(entry.dtype, None if entry.shape is None else (None,) * len(entry.shape), entry.kind)
 
 
-__all__ = ["Solver", "as_dim", "declared_rank", "declared_type"]
+__all__ = ["Solver", "as_dim", "declared_type", "without_dims"]
