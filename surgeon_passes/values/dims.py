@@ -66,7 +66,8 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 
 def ceil_div(a: Dim, b: Dim) -> Dim:
-    return neg(floor_div(neg(a), b))
+    """Rounds up; ``b`` is positive."""
+    return floor_div(add(a, sub(b, 1)), b)
 
 
 def floor_mod(a: Dim, b: Dim) -> Dim:
