@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surgeon_passes.rules.match import Operand
-from surgeon_passes.rules.rule import Decline
+from surgeon_passes import Decline, Operand
 
 Floats = NDArray[np.float64]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon_passes.rules.match import Match
-from surgeon_passes.rules.rule import Decline, Replacement, rule
+from surgeon_passes import Decline, Match, Replacement, rule
 
 from ._arrays import Affine, along, channel_vector, floats, output_channels, scale_outputs
 

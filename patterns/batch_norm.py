@@ -7,8 +7,7 @@ A BatchNormalization whose statistics are constant is ``y -> s·y + t`` on each 
 
 from __future__ import annotations
 
-from surgeon_passes.rules.match import Match
-from surgeon_passes.rules.rule import Decline, Replacement, rule
+from surgeon_passes import Decline, Match, Replacement, rule
 
 from ._arrays import Affine, Floats, along, batch_norm, channel_vector, floats, output_channels, scale_outputs
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.rules.match import Match, Operand
-from surgeon_passes.rules.rule import Decline, Replacement, Rule, rule
+from surgeon_passes import Decline, Match, Operand, Replacement, Rule, rule
 
 FAR = 2**31 - 1
 """From here on an end of a Slice means "to the end": no tensor is longer, and ONNX itself advises it."""
@@ -152,8 +151,10 @@ def drop_cast(m: Match) -> Replacement:
                 y = Relu(x)
             }
     """
+    if m.x.dtype is None:
+        raise Decline(f"the type of '{m.x.name}' is unknown")
     if m.x.dtype != m.attr("to"):
-        raise Decline(f"'{m.x.name}' is of another type" if m.x.dtype else f"the type of '{m.x.name}' is unknown")
+        raise Decline
     return Replacement()
 
 
@@ -214,7 +215,7 @@ def drop_single_split(m: Match) -> Replacement:
     """
     parts = len(m.y.node.node.outputs)
     if parts != 1:
-        raise Decline(f"the Split has {parts} parts")
+        raise Decline
     return Replacement()
 
 
@@ -262,7 +263,7 @@ def _require_neutral(constant: Any, op: str) -> None:
     neutral = NEUTRAL[op]
     values = np.asarray(constant)
     if values.size == 0 or not (values == values.dtype.type(neutral)).all():
-        raise Decline(f"the constant is not {neutral:g}")
+        raise Decline
     if values.dtype.kind in "iu" or op not in ("Add", "Sub"):
         return
     if (np.signbit(values.astype(np.float64)) != np.signbit(neutral)).any():
@@ -314,7 +315,7 @@ def drop_zero_pad(m: Match) -> Replacement:
             }
     """
     if m.amounts.value.any():
-        raise Decline("it pads")
+        raise Decline
     return Replacement()
 
 
@@ -350,13 +351,13 @@ def drop_full_slice(m: Match) -> Replacement:
     axes = _ints(m.axes) if m.axes is not None else list(range(len(starts)))
     steps = _ints(m.steps) if m.steps is not None else [1] * len(starts)
     if any(step != 1 for step in steps):
-        raise Decline("it has a step")
+        raise Decline
     for axis, start, end in zip(axes, starts, ends, strict=True):
         size = _size(m.x, axis)
         if not (start == 0 or start <= -FAR or (size is not None and start <= -size)):
-            raise Decline(f"it starts at {start} on axis {axis}")
+            raise Decline
         if not (end >= FAR or (size is not None and end >= size)):
-            raise Decline(f"it ends at {end} on axis {axis}")
+            raise Decline
     return Replacement()
 
 
@@ -404,10 +405,44 @@ def drop_expand(m: Match) -> Replacement:
     if held is None:
         raise Decline(f"the rank of '{m.x.name}' is unknown")
     if len(dims) > len(held):
-        raise Decline("the target has more dims")
+        raise Decline
     for dim, own in zip(reversed(dims), reversed(held), strict=False):
         if dim is None or (dim != 1 and (own is None or dim != own)):
-            raise Decline(f"the target's dim {dim} is not known to be that of '{m.x.name}'")
+            raise Decline
+    return Replacement()
+
+
+@rule(
+    pattern="""
+        parts... = Split(x, sizes?)<axis=@axis>
+        y = Concat(parts...)<axis=@axis>
+    """,
+    rewrite="y = x",
+    exactness="exact",
+    sets=("cleanup",),
+)
+def drop_split_concat(m: Match) -> Replacement:
+    """A Concat that puts the parts of a Split together again goes, with the Split.
+
+    Algebra
+        all parts, in order, along the axis that they were cut along
+
+    Declines when
+        a part is used elsewhere. Parts in another order, or along another axis, do not match.
+
+    Example
+        before:
+            g (float[N,4] x) => (float[N,4] y) {
+                sizes = Constant<value = int64[2] {1, 3}>()
+                p, q = Split<axis = 1>(x, sizes)
+                a = Concat<axis = 1>(p, q)
+                y = Relu(a)
+            }
+        after:
+            g (float[N,4] x) => (float[N,4] y) {
+                y = Relu(x)
+            }
+    """
     return Replacement()
 
 
@@ -444,7 +479,7 @@ def merge_idempotent_pair(m: Match) -> Replacement:
             }
     """
     if m.a.op != m.y.op:
-        raise Decline(f"{m.y.op} of {m.a.op}")
+        raise Decline
     return Replacement()
 
 

@@ -6,8 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from surgeon_passes.rules.match import Leaf, Match
-from surgeon_passes.rules.rule import Decline, Replacement, rule
+from surgeon_passes import Decline, Leaf, Match, Replacement, rule
 
 from ._affine_branch import AffineBranch, cheapest, explicit_pads, merge, merged_cost, pointwise
 from ._arrays import batch_norm, floats, require_finite
