@@ -73,6 +73,11 @@ class Evaluator:
                 log.note(tensor)
         return found
 
+    def refresh(self) -> None:
+        """Forget unknown answers: after folding or rewriting, more may be known. (What is known stays true.)"""
+        self._solver.forget_unknown()
+        self._foldable.clear()
+
     def tensor(self, name: str) -> gs.Tensor:
         """The tensor of that name, the main graph's where bodies use the name too."""
         if self._names is None or name not in self._names:
