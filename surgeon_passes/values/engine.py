@@ -30,9 +30,11 @@ class ReadLog:
     """Tensors whose value was asked for and came from evaluating nodes, in order, each once."""
 
     tensors: list[gs.Tensor] = field(default_factory=list)
+    _seen: set[int] = field(default_factory=set)
 
     def note(self, tensor: gs.Tensor) -> None:
-        if not any(t is tensor for t in self.tensors):
+        if id(tensor) not in self._seen:
+            self._seen.add(id(tensor))
             self.tensors.append(tensor)
 
 
