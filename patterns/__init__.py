@@ -1,0 +1,14 @@
+"""The built-in rules, one family a file, through the same door as anyone's plugin.
+
+Every rule explains itself in its docstring: *Algebra*, *Declines when*, *Example*.
+"""
+
+FAMILIES = (
+    "elimination",  # first: what does nothing must not hide a pattern from the rules below
+    "shape",  # then data movement, for the same reason
+    "batch_norm",  # a Conv must have taken in its BatchNormalization …
+    "affine",  # … and its scale before branches are summed
+    "decomposed",  # written-out operators: none of the above makes or breaks one
+    "reparam",  # last: a branch is merged only when it is as short as it gets
+)
+"""Modules in the default order of their rules."""

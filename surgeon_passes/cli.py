@@ -58,7 +58,7 @@ def parse_shapes(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 @main.command(epilog=EXIT_CODES)
-@click.argument("model", type=click.Path())
+@click.argument("model", required=False, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), help="Where to write; without it the model is only reported on.")
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="images=1,3,640,640 or images=N:1,H:640"
@@ -75,11 +75,16 @@ def parse_shapes(texts: tuple[str, ...]) -> dict[str, Any]:
 @click.option("--max-bytes", default="1MiB", show_default=True, help="Bound on a folded constant.")
 @click.option("--max-iterations", default=10, show_default=True, type=click.IntRange(1))
 @click.option("--report", "report_file", type=click.Path(), help="Write the text report here too.")
+@click.option(
+    "--latency/--no-latency",
+    default=None,
+    help="Measure original and result in ONNX Runtime.  [default: only without MODEL]",
+)
 @click.option("--dry-run", is_flag=True, help="Report only; write nothing.")
 @click.option("--force", is_flag=True, help="Write the result even where it was not shown equal.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
-def optimize(model: str, debug: bool, **options: Any) -> None:
-    """Optimise MODEL and report every step."""
+def optimize(model: str | None, debug: bool, **options: Any) -> None:
+    """Optimise MODEL and report every step. Without MODEL, a small embedded network is optimised."""
     sys.exit(_guarded(lambda: _optimize(model, **options), debug))
 
 
@@ -99,7 +104,7 @@ def _guarded(action: Callable[[], int], debug: bool) -> int:
 
 
 def _optimize(
-    model: str,
+    model: str | None,
     output: str | None,
     inputs: tuple[str, ...],
     rule_files: tuple[str, ...],
@@ -110,6 +115,7 @@ def _optimize(
     max_bytes: str,
     max_iterations: int,
     report_file: str | None,
+    latency: bool | None,
     dry_run: bool,
     force: bool,
 ) -> int:
@@ -131,9 +137,12 @@ def _optimize(
         *passes, Fold(max_bytes=max_bytes), Rewrite(rules=own, skip=skip), Cleanup(), max_iterations=max_iterations
     )
     with _progress() as progress:
+        source = _embedded() if model is None else model
         result = pipeline.run(
-            model, verify=Verify(mode=mode, data=data, end_check=end_check), registry=registry, progress=progress
+            source, verify=Verify(mode=mode, data=data, end_check=end_check), registry=registry, progress=progress
         )
+        if model is None if latency is None else latency:
+            result.measure_latency()
     text = result.report()
     click.echo(text, nl=False)
     code = result.exit_code
@@ -146,6 +155,13 @@ def _optimize(
         return code
     result.save(output)
     return code
+
+
+def _embedded() -> Any:
+    from surgeon_passes import demo
+    from surgeon_passes.model import import_model
+
+    return import_model(demo.build(), demo.NAME)
 
 
 def _write_text(path: str, text: str) -> None:

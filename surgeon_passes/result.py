@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_graphsurgeon as gs
@@ -17,6 +17,9 @@ from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import write_proto
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.counts import Counts
+
+if TYPE_CHECKING:
+    from surgeon_passes.report.latency import Latency
 
 
 @dataclass(eq=False)
@@ -40,6 +43,8 @@ class Result:
     folder: str = ""
     external: bool = False
     shapes: Mapping[str, Any] = field(default_factory=dict)
+    latency: Latency | None = None
+    """None until :meth:`measure_latency`"""
 
     @property
     def graph(self) -> gs.Graph:
@@ -103,6 +108,13 @@ class Result:
         """An inconclusive end check leaves the word to the regions: all that was applied is verified."""
         unsure = [d for d in self.applied if d.verdict != "verified"]
         return self.check.status == "inconclusive" and not unsure
+
+    def measure_latency(self) -> Latency:
+        """Run original and result in ONNX Runtime, in turn; from then on the report shows the medians."""
+        from surgeon_passes.report.latency import measure
+
+        self.latency = measure(self)
+        return self.latency
 
     def report(self) -> str:
         """The text report."""

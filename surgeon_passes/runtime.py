@@ -73,7 +73,8 @@ def _options(level: str) -> Any:
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[level])
     options.log_severity_level = 4
-    options.add_session_config_entry("session.disable_prepacking", "1")
+    if level != "all":
+        options.add_session_config_entry("session.disable_prepacking", "1")
     return options
 
 

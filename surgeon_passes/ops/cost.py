@@ -15,6 +15,7 @@ from surgeon_passes.ops.view import NodeView
 from surgeon_passes.region import TensorType
 
 TypeOf = Callable[[gs.Tensor], TensorType]
+ShapeOf = Callable[[gs.Tensor], "tuple[int, ...] | None"]
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,23 @@ class Cost:
     per_position: bool = False
 
 
-def cost(views: Iterable[NodeView], type_of: TypeOf) -> Cost:
-    """Sum over nodes; sizes are used only where all of them are known."""
+def initializer_shape(tensor: gs.Tensor) -> tuple[int, ...] | None:
+    return tuple(tensor.shape) if isinstance(tensor, gs.Constant) else None
+
+
+def cost(views: Iterable[NodeView], type_of: TypeOf, constant_shape: ShapeOf = initializer_shape) -> Cost:
+    """Sum over nodes; sizes are used only where all of them are known.
+
+    ``constant_shape`` gives the shape of a weight, None for an activation.
+    """
     items = list(views)
     positions = [_positions(v, type_of) for v in items]
     known = all(p is not None for p in positions)
     macs = sum(
-        _macs_per_position(v, type_of) * (p if known and p else 1) for v, p in zip(items, positions, strict=True)
+        _macs_per_position(v, type_of, constant_shape) * (p if known and p else 1)
+        for v, p in zip(items, positions, strict=True)
     )
-    return Cost(macs, sum(_weights(v) for v in items), not known)
+    return Cost(macs, sum(_weights(v, constant_shape) for v in items), not known)
 
 
 def _static(tensor_type: TensorType) -> tuple[int, ...] | None:
@@ -42,14 +51,6 @@ def _static(tensor_type: TensorType) -> tuple[int, ...] | None:
     if shape is None or not all(isinstance(d, int) for d in shape):
         return None
     return tuple(int(d) for d in shape if isinstance(d, int))
-
-
-def _constant_shape(tensor: gs.Tensor | None, type_of: TypeOf) -> tuple[int, ...]:
-    if tensor is None:
-        return ()
-    if isinstance(tensor, gs.Constant):
-        return tuple(tensor.shape)
-    return _static(type_of(tensor)) or ()
 
 
 def _positions(view: NodeView, type_of: TypeOf) -> int | None:
@@ -63,13 +64,15 @@ def _positions(view: NodeView, type_of: TypeOf) -> int | None:
     return prod(shape[:-1])
 
 
-def _macs_per_position(view: NodeView, type_of: TypeOf) -> int:
-    if view.op in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
-        return prod(_constant_shape(view.input(1), type_of))
-    if view.op == "BatchNormalization":
-        return prod(_constant_shape(view.input(1), type_of))
-    return 0
+def _macs_per_position(view: NodeView, type_of: TypeOf, constant_shape: ShapeOf) -> int:
+    if view.op not in ("Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization"):
+        return 0
+    tensor = view.input(1)
+    if tensor is None:
+        return 1
+    return prod(constant_shape(tensor) or _static(type_of(tensor)) or ())
 
 
-def _weights(view: NodeView) -> int:
-    return sum(prod(t.shape) for t in view.inputs if isinstance(t, gs.Constant) and len(t.shape) > 1)
+def _weights(view: NodeView, constant_shape: ShapeOf) -> int:
+    shapes = [constant_shape(t) for t in view.inputs if t is not None]
+    return sum(prod(s) for s in shapes if s is not None and len(s) > 1)

@@ -37,10 +37,12 @@ class Fold(Pass):
             return False
         folder = _Folder(state, parse_bytes(self.max_bytes))
         changed = folder.lift()
-        changed = folder.by_handlers() or changed
         changed = folder.by_runtime() or changed
         if changed:
             remove_dead(state)
+        if folder.by_handlers():
+            remove_dead(state)
+            return True
         return changed
 
 
@@ -83,7 +85,7 @@ class _Folder:
         """Tensors that the evaluator knows in full, where somebody who is not known reads them."""
         edits = []
         for node in self.index.nodes():
-            if not self.index.is_live(node) or not self.is_candidate(node) or self.evaluator.is_foldable(node):
+            if not self.is_candidate(node):
                 continue
             for result in node.outputs:
                 edit = self.known(node, result)

@@ -54,6 +54,8 @@ def _head(console: Console, result: Result) -> None:
         table.add_row(
             "static shapes", "yes" if not left else f"no: {left} tensors left, first '{result.dynamic_items[0]}'"
         )
+    if result.latency is not None:
+        table.add_row("latency", str(result.latency))
     table.add_row("seconds", f"{result.seconds:.2f}")
     console.print(table)
 

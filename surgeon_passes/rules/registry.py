@@ -60,7 +60,7 @@ class Registry:
         """Everything that the entry-point group offers, the built-in rules first."""
         registry = cls()
         for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.name != "builtin", e.name)):
-            for rule in rules_of(_load(entry)):
+            for rule in _offered(entry):
                 registry.add(rule, f"package {_package(entry)}")
         return registry
 
@@ -98,11 +98,18 @@ def _submodules(module: ModuleType) -> Iterator[ModuleType]:
         yield importlib.import_module(f"{module.__name__}.{name}")
 
 
-def _load(entry: EntryPoint) -> ModuleType:
-    loaded = entry.load()
-    if not isinstance(loaded, ModuleType):
-        raise RuleError(f"entry point {entry.name} of package {_package(entry)} is no module")
-    return loaded
+def _offered(entry: EntryPoint) -> list[Rule]:
+    """Rules behind an entry point. Raises RuleError, naming the package, for one that cannot be loaded."""
+    where = f"package {_package(entry)}, entry point '{entry.name}'"
+    try:
+        loaded = entry.load()
+        if not isinstance(loaded, ModuleType):
+            raise RuleError(f"{where}: {entry.value} is no module")
+        return list(rules_of(loaded))
+    except RuleError as error:
+        raise RuleError(f"{where}: {error}", error.details) from error
+    except Exception as error:
+        raise RuleError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _package(entry: EntryPoint) -> str:

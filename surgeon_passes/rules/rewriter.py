@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import APPLIED, Decision
@@ -42,8 +43,8 @@ class Rewriter:
         produced = {name for line in rewrite.lines for name in line.outputs}
         self.check_interior(match, produced)
         emitted = Emitter(rule, match, replacement).run(rewrite)
-        before = cost([self.context.view(n) for n in match.matched], self.context.type_of)
-        after = cost(self.views(emitted.nodes, match), self.context.type_of)
+        before = cost([self.context.view(n) for n in match.matched], self.context.type_of, self.constant_shape)
+        after = cost(self.views(emitted.nodes, match), self.context.type_of, self.constant_shape)
         if not rule.may_grow:
             _check_cost(before, after)
         decision = Decision(
@@ -69,6 +70,14 @@ class Rewriter:
             where = node_label(match.root)
             raise RuleError(f"{rule.name}: its function failed at {where}: {type(error).__name__}: {error}") from error
         return found if found is not None else Replacement()
+
+    def constant_shape(self, tensor: gs.Tensor) -> tuple[int, ...] | None:
+        """The shape of an initializer, or of what a Constant node makes: both are weights."""
+        if isinstance(tensor, gs.Constant):
+            return tuple(tensor.shape)
+        producer = self.index.producer(tensor)
+        value = self.context.value(tensor) if producer is not None and producer.op == "Constant" else None
+        return tuple(value.shape) if isinstance(value, np.ndarray) else None
 
     def views(self, nodes: Iterable[gs.Node], match: Match) -> list[Any]:
         from surgeon_passes.ops.view import NodeView

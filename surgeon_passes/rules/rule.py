@@ -21,9 +21,12 @@ Function = Callable[["Match"], "Replacement | None"]
 
 
 class Decline(Exception):
-    """Raised by a rule's function: this match is not rewritten, for this reason."""
+    """Raised by a rule's function: this match is not rewritten, for this reason.
 
-    def __init__(self, reason: str) -> None:
+    Without a reason nothing is reported: the node is plainly not what the rule is about.
+    """
+
+    def __init__(self, reason: str = "") -> None:
         super().__init__(" ".join(reason.split()))
 
 

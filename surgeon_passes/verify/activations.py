@@ -28,6 +28,17 @@ class Activations:
         self._feeds: list[dict[str, Value]] = [dict(f) for f in feeds or ()]
         self._made: set[str] | None = None
         self._kept: list[dict[str, Value]] = []
+        self._announced: dict[str, None] = {}
+        self._outputs: set[str] = set()
+
+    def announce(self, names: Iterable[str]) -> None:
+        """Names that will be asked for: the next run that must be made brings them all."""
+        self._announced.update(dict.fromkeys(names))
+
+    def release(self) -> None:
+        """Forget what was fetched; feeds stay."""
+        self._announced.clear()
+        self._kept = [dict(f) for f in self._feeds] if self._made is not None else []
 
     def fetch(self, names: Iterable[str]) -> None:
         """Make sure of ``names`` in one run; those that the original lacks are ignored."""
@@ -35,9 +46,11 @@ class Activations:
             return
         try:
             self._prepare()
-            wanted = [n for n in dict.fromkeys(names) if n in (self._made or ()) and n not in self._kept[0]]
-            if wanted:
-                runner = open_model(self._model, extra_outputs=wanted)
+            missing = [n for n in dict.fromkeys(names) if n in (self._made or ()) and n not in self._kept[0]]
+            if missing:
+                wanted = [n for n in {**dict.fromkeys(missing), **self._announced} if n in (self._made or ())]
+                extra = [n for n in wanted if n not in self._outputs]
+                runner = open_model(self._model, extra_outputs=extra)
                 for kept, feeds in zip(self._kept, self._feeds, strict=True):
                     kept.update(runner.run(feeds, wanted))
         except RuntimeFailure as failure:
@@ -50,12 +63,9 @@ class Activations:
         proto, _ = read_model(self._model)
         if not self._feeds:
             self._feeds = list(generate_feeds(self._model, self._shapes, self._seed))
-        self._made = {n for node in proto.graph.node for n in node.output if n} - {o.name for o in proto.graph.output}
+        self._made = {n for node in proto.graph.node for n in node.output if n}
+        self._outputs = {o.name for o in proto.graph.output}
         self._kept = [dict(f) for f in self._feeds]
-        outputs = [o.name for o in proto.graph.output]
-        runner = open_model(self._model)
-        for kept, feeds in zip(self._kept, self._feeds, strict=True):
-            kept.update(runner.run(feeds, outputs))
 
     def of(self, names: Sequence[str]) -> list[dict[str, Value]]:
         """For each set of feeds the values of ``names``; names the original lacks are left out. [] after a failure."""

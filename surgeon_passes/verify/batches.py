@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ _GUILTY = re.compile(r"\br(\d+)~")
 _BATCH_ELEMENTS = 1 << 24
 _BATCH_BYTES = 1 << 28
 _NAMED_LIMIT = 4
+_STEP = {int(TensorProto.FLOAT16): 2.0**-10, int(TensorProto.BFLOAT16): 2.0**-7}
+"""Relative distance of neighbours in half precision: an output stored so cannot be told more finely."""
+_DATA_REGIONS = 200
+"""regions that one run of the original serves with real activations"""
 
 
 def check(
@@ -90,6 +95,8 @@ class _Checker:
                 entry = _Entry(verdict=Verdict("unverified", None, "", str(reason)))
             entries.append(entry)
         trials = [t for e in shared.values() for t in e.trials]
+        if self.activations is not None:
+            self.activations.announce(name for t in trials for name in t.index_names())
         for chunk in self.chunks(trials):
             self.run_chunk(chunk, 0)
         self.run_data(trials)
@@ -122,6 +129,8 @@ class _Checker:
         shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
+        trial.resolution = max((_STEP[f] for f in floats if f in _STEP), default=0.0)
+        trial.noise_factor *= max(1.0, math.sqrt(reduction / 256))
         if trial.has_indices() and trial.is_arithmetic():
             trial.integers = "wide"
         return trial
@@ -215,9 +224,14 @@ class _Checker:
         """Where data was given, every region that is still good sees real activations, too."""
         if self.activations is None or not self.activations.has_data:
             return
-        for trial in trials:
-            if trial.verdict is None or trial.verdict.status == "verified":
+        for start in range(0, len(trials), _DATA_REGIONS):
+            some = [
+                t for t in trials[start : start + _DATA_REGIONS] if t.verdict is None or t.verdict.status == "verified"
+            ]
+            self.activations.announce(str(i.name) for t in some for i in t.piece.sides.inputs)
+            for trial in some:
                 check_alone(trial, self.graph, self.activations, only_data=True)
+            self.activations.release()
 
 
 def _elements(trial: Trial) -> int:

@@ -17,7 +17,7 @@ HALF = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _BFLOAT16_FACTOR = 8.0
 """bfloat16 has 3 bits less than float16"""
 _DOUBLE_FACTOR = 1e-6
-_SUMS_OF_INPUT = {"ReduceSum", "ReduceMean", "GlobalAveragePool", "ReduceL2", "ReduceSumSquare", "LayerNormalization"}
+_SUMS_OF_INPUT = {"ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare", "LayerNormalization"}
 
 
 def reduction_length(images: Iterable[NodeImage], types: Types) -> int:
@@ -43,6 +43,8 @@ def _sum_length(image: NodeImage, types: Types) -> int:
         return _contraction(image, types)
     if op in ("Sum", "Mean"):
         return max(1, len(inputs))
+    if op == "GlobalAveragePool" and inputs:
+        return max(1, math.prod(_shape(inputs[0], types)[2:]))
     if op == "AveragePool":
         return max(1, math.prod(int(k) for k in image.node.attrs.get("kernel_shape", ())))
     if op in _SUMS_OF_INPUT and inputs:

@@ -1,7 +1,7 @@
 """How far two values are apart.
 
-Floats are measured per output channel (axis 1 from rank 2 on, else the whole tensor): the largest |a - b| of a channel
-over that channel's scale. The scale is max |a| of the channel in this run, but
+Floats are measured per output channel (axis 1 from rank 2 on unless told otherwise, else the whole tensor): the largest
+|a - b| of a channel over that channel's scale. The scale is max |a| of the channel in this run, but
 
 * at most ten times its spread (max - min): a huge bias must not hide an error in a tiny signal;
 * in channels of fewer than 16 elements at least a tenth of the median channel's: one element that happens to be near
@@ -26,6 +26,7 @@ from surgeon_passes.runtime import Array, Value
 _FEW = 16
 _SPREADS = 10.0
 _NEAR_ZERO = 0.1
+_TINY = np.float32(1e-30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,13 @@ def is_float(array: Array) -> bool:
     return array.dtype.kind in "fc" or (array.dtype.kind == "V" and "float" in array.dtype.name)
 
 
-def compare(a: Value, b: Value, exactness: Exactness, bound: float, absolute: float) -> Difference:
-    """``b`` against ``a``, the original. ``bound`` is relative to a channel's scale; unused where ``exactness`` is EXACT."""
+def compare(a: Value, b: Value, exactness: Exactness, bound: float, absolute: float, axis: int = 1) -> Difference:
+    """``b`` against ``a``, the original. ``bound`` is relative to a channel's scale; unused where ``exactness`` is EXACT.
+
+    ``axis`` is where channels lie from rank 2 on.
+    """
     if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
-        return _compare_sequences(a, b, exactness, bound, absolute)
+        return _compare_sequences(a, b, exactness, bound, absolute, axis)
     if a is None or b is None:
         return Difference() if a is b else Difference(np.inf, "one side is an empty optional")
     a, b = np.asarray(a), np.asarray(b)
@@ -62,10 +66,12 @@ def compare(a: Value, b: Value, exactness: Exactness, bound: float, absolute: fl
         return _compare_discrete(a, b)
     if exactness is Exactness.EXACT:
         return _compare_bits(a, b)
-    return _compare_floats(a, b, bound, absolute)
+    return _compare_floats(a, b, bound, absolute, axis)
 
 
-def _compare_sequences(a: Value, b: Value, exactness: Exactness, bound: float, absolute: float) -> Difference:
+def _compare_sequences(
+    a: Value, b: Value, exactness: Exactness, bound: float, absolute: float, axis: int
+) -> Difference:
     if not (isinstance(a, (list, tuple)) and isinstance(b, (list, tuple))):
         return Difference(np.inf, "a sequence on one side, a tensor on the other")
     if len(a) != len(b):
@@ -75,7 +81,7 @@ def _compare_sequences(a: Value, b: Value, exactness: Exactness, bound: float, a
         if isinstance(x, dict):
             found = Difference() if x == y else Difference(np.inf, "maps differ")
         else:
-            found = compare(x, y, exactness, bound, absolute)
+            found = compare(x, y, exactness, bound, absolute, axis)
         if (found.reason and (not found.rounding or not worst.reason)) or (
             not worst.reason and found.error > worst.error
         ):
@@ -142,24 +148,25 @@ def _finite(a: Array, b: Array) -> tuple[Array, Array]:
     return (a, b) if good.all() else (np.where(good, a, 0), np.where(good, b, 0))
 
 
-def _axes(rank: int) -> tuple[int, ...]:
-    return (0, *range(2, rank)) if rank >= 2 else tuple(range(rank))
+def _axes(rank: int, axis: int) -> tuple[int, ...]:
+    """All axes but the one of the channels."""
+    return tuple(k for k in range(rank) if rank < 2 or k != axis % rank)
 
 
-def channel_gaps(a: Array, b: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def channel_gaps(a: Array, b: Array, axis: int = 1) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(largest |a - b|, scale, largest |a|) of every channel of two arrays of one shape, as 1-D float arrays.
 
     Places where either is not finite count as equal.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _gaps(a, b)
+        found = _gaps(a, b, axis)
         if not np.isfinite(found[0]).all():
-            found = _gaps(*_finite(a, b))
+            found = _gaps(*_finite(a, b), axis)
     return found
 
 
-def _gaps(a: Array, b: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    axes = _axes(a.ndim)
+def _gaps(a: Array, b: Array, axis: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    axes = _axes(a.ndim, axis)
     gap = np.maximum.reduce(np.abs(a - b), axis=axes)
     high, low = np.maximum.reduce(a, axis=axes), np.minimum.reduce(a, axis=axes)
     top = np.maximum(high, -low)
@@ -179,20 +186,20 @@ def _worst(gap: NDArray[Any], scale: NDArray[Any], allowed: NDArray[Any] | float
     return float(ratio[channel]), channel
 
 
-def _compare_floats(a: Array, b: Array, bound: float, absolute: float) -> Difference:
+def _compare_floats(a: Array, b: Array, bound: float, absolute: float, axis: int) -> Difference:
     if a.dtype.kind != "f" or a.dtype == np.float16:
         a, b = _plain(a), _plain(b)
     with np.errstate(over="ignore", invalid="ignore"):
-        gap, scale, top = _gaps(a, b)
+        gap, scale, top = _gaps(a, b, axis)
     if not np.isfinite(gap).all():
         reason = _nonfinite(a, b)
         if reason:
             return Difference(np.inf, reason)
-        gap, scale, top = _gaps(*_finite(a, b))
+        gap, scale, top = _gaps(*_finite(a, b), axis)
     if not gap.any():
         return Difference()
     if (gap <= bound * scale).all():
-        return Difference(_worst(gap, scale, absolute)[0])
+        return Difference(float((gap / np.maximum(scale, _TINY)).max()))
     return _judged(gap, scale, top, bound, absolute, a)
 
 
@@ -218,19 +225,38 @@ def _last_bits(a: Array, top: NDArray[Any]) -> NDArray[Any]:
 
 
 def beyond_noise(
-    a: Array, b: Array, perturbed: Sequence[Array], bound: float, absolute: float, factor: float
+    a: Array,
+    b: Array,
+    perturbed: Sequence[Array],
+    bound: float,
+    absolute: float,
+    factor: float,
+    axis: int = 1,
+    usual: Array | None = None,
+    resolution: float = 0.0,
 ) -> tuple[Difference, float]:
     """``b`` against ``a`` where a channel may be off by ``factor`` times what moving inputs by one ulp does to it.
+
+    ``usual`` is this output on ordinary inputs: a channel's scale is at least what it is there, so that a channel that
+    nearly cancels on zeros is not measured against what is left of it. ``resolution`` is the relative step of the type
+    that the output is stored in, where that is coarser than the arrays'.
 
     Returns what remains and the noise relative to max |a| of a channel. An error that noise explains is given as the
     share of the bound that it uses up.
     """
     if a.dtype.kind != "f" or a.dtype == np.float16:
         a, b = _plain(a), _plain(b)
-    gap, scale, top = channel_gaps(a, b)
+    gap, scale, top = channel_gaps(a, b, axis)
+    if usual is not None:
+        usual = usual if usual.dtype in (np.float32, np.float64) else _plain(usual)
+        least = channel_gaps(usual, usual, axis)[1]
+        scale = np.maximum(scale, least) if least.shape == scale.shape else scale
     shaped = [p.astype(a.dtype) for p in perturbed if p.shape == a.shape]
-    noise = np.max([channel_gaps(a, p)[0] for p in shaped], axis=0) if shaped else np.zeros_like(gap)
-    allowed = np.maximum.reduce([bound * scale, factor * noise, _last_bits(a, top), np.full_like(gap, absolute)])
+    noise = np.max([channel_gaps(a, p, axis)[0] for p in shaped], axis=0) if shaped else np.zeros_like(gap)
+    if a.size < _FEW * gap.size:
+        noise = np.maximum(noise, np.median(noise))
+    unseen = np.maximum(_last_bits(a, top), resolution * top)
+    allowed = np.maximum.reduce([bound * scale, factor * noise, unseen, np.full_like(gap, absolute)])
     over, channel = _worst(gap, scale, allowed)
     if over == 0.0:
         used = np.divide(gap, allowed, out=np.zeros_like(gap), where=allowed > 0)

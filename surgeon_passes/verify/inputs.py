@@ -39,7 +39,7 @@ def _take(pool: NDArray[Any], shape: Shape, stream: int) -> Array:
     start = (stream * _STEP) % (_POOL_SIZE // 2)
     if start + count <= _POOL_SIZE:
         return pool[start : start + count].reshape(shape)
-    return np.resize(pool[start:], count).reshape(shape)
+    return np.tile(pool[start:], count // (_POOL_SIZE - start) + 1)[:count].reshape(shape)
 
 
 _CACHED_ELEMENTS = 1 << 14
@@ -129,8 +129,13 @@ def one_ulp(array: Array, stream: int) -> Array:
     """``array`` with every float moved by one ulp of its type, up or down at random; zeros stay zero."""
     if array.dtype.kind != "f" or array.size == 0:
         return array
-    up = _take(_uniform_pool(), array.shape, 1000 + stream) < 0.5
-    inf = np.asarray(np.inf, array.dtype)
-    with np.errstate(over="ignore"):
-        moved = np.where(up, np.nextafter(array, inf), np.nextafter(array, -inf))
-    return np.where((array == 0) | ~np.isfinite(moved), array, moved).astype(array.dtype, copy=False)
+    whole = np.ascontiguousarray(array)
+    kind = np.dtype(f"i{array.dtype.itemsize}")
+    step = _take(_sign_pool(), array.shape, 1000 + stream) * ((whole != 0) & np.isfinite(whole))
+    moved = np.asarray((whole.view(kind) + step.astype(kind)).view(array.dtype))
+    return np.where(np.isfinite(moved), moved, array)
+
+
+@cache
+def _sign_pool() -> NDArray[np.int8]:
+    return np.where(_uniform_pool() < 0.5, np.int8(1), np.int8(-1))

@@ -34,6 +34,7 @@ SEGMENT_NODES = 1500
 SEGMENTED_FROM = 5000
 """Nodes, bodies included, from which a model is run in segments."""
 
+_VIA = "~carried"
 _IN_PLACE_BYTES = 1 << 12
 
 
@@ -74,6 +75,8 @@ class _Segment:
     """activations and model inputs"""
     gives: list[str] = field(default_factory=list)
     session: Session | None = None
+    casts: dict[str, TypeProto] = field(default_factory=dict)
+    """outputs whose type numpy lacks: they leave in a wider one"""
 
 
 class SegmentedSession:
@@ -151,8 +154,8 @@ class SegmentedSession:
     def run(self, feeds: Mapping[str, Value], outputs: Iterable[str] | None = None) -> dict[str, Value]:
         """Values of ``outputs`` (all of them by default)."""
         wanted = list(self.outputs if outputs is None else outputs)
-        alive: dict[str, tuple[Value, TypeProto]] = {n: (x, self._declared[n]) for n, x in feeds.items()}
-        kept = {n: alive[n][0] for n in wanted if n in alive}
+        alive = {n: (_carried(x, self._declared[n]), self._declared[n]) for n, x in feeds.items()}
+        kept = {n: feeds[n] for n in wanted if n in alive}
         for number, segment in enumerate(self._segments):
             for name, made in self._run_segment(segment, alive).items():
                 alive[name] = made
@@ -174,8 +177,12 @@ class SegmentedSession:
         session = segment.session or self._load(segment, alive)
         if self._keep:
             segment.session = session
-        values = session.run({n: alive[n][0] for n in segment.reads}, segment.gives)
-        return {n: (values[n], type_from_text(session.outputs[n])) for n in segment.gives}
+        fed = {_fed_name(n, alive[n][1]): alive[n][0] for n in segment.reads}
+        names = {n: (n + _VIA if n in segment.casts else n) for n in segment.gives}
+        values = session.run(fed, list(names.values()))
+        return {
+            n: (values[via], segment.casts.get(n) or type_from_text(session.outputs[n])) for n, via in names.items()
+        }
 
     def _load(self, segment: _Segment, alive: Mapping[str, tuple[Value, TypeProto]]) -> Session:
         model = ModelProto(ir_version=max(self._model.ir_version, 4))
@@ -187,11 +194,19 @@ class SegmentedSession:
         for name in segment.reads:
             if name not in alive:
                 raise RuntimeFailure(f"'{name}' is read, but nothing makes it")
-            graph.input.append(_open_value(name, alive[name][1]))
+            _add_input(graph, name, alive[name][1])
         graph.output.extend(ValueInfoProto(name=n) for n in segment.gives)
         external: dict[str, Array] = {}
         for name in segment.weights:
             self._add_weight(name, graph, external)
+        session = Session(model, level=self._level, external=external)
+        opaque = session.opaque_outputs()
+        if not opaque:
+            return session
+        segment.casts = {n: type_from_text(session.outputs[n]) for n in opaque}
+        for name in opaque:
+            graph.node.append(helper.make_node("Cast", [name], [name + _VIA], to=_carrier(segment.casts[name])))
+            graph.output.add(name=name + _VIA)
         return Session(model, level=self._level, external=external)
 
     def _add_weight(self, name: str, graph: GraphProto, external: dict[str, Array]) -> None:
@@ -219,6 +234,34 @@ class SegmentedSession:
         return self._arrays[name]
 
 
+def _carrier(kind: TypeProto) -> int:
+    """The element type in which values leave and enter: float32 and int8 stand in for what numpy lacks; 0 where none does."""
+    dtype = kind.tensor_type.elem_type
+    name = TensorProto.DataType.Name(dtype) if dtype else ""
+    if name.startswith(("BFLOAT", "FLOAT8", "FLOAT4")):
+        return int(TensorProto.FLOAT)
+    return {"INT4": int(TensorProto.INT8), "UINT4": int(TensorProto.UINT8)}.get(name, 0)
+
+
+def _carried(value: Value, kind: TypeProto) -> Value:
+    """A feed in the type in which it enters."""
+    carrier = _carrier(kind)
+    return value.astype(helper.tensor_dtype_to_np_dtype(carrier)) if carrier else value
+
+
+def _fed_name(name: str, kind: TypeProto) -> str:
+    return name + _VIA if _carrier(kind) else name
+
+
+def _add_input(graph: GraphProto, name: str, kind: TypeProto) -> None:
+    carrier = _carrier(kind)
+    value = _open_value(_fed_name(name, kind), kind)
+    if carrier:
+        value.type.tensor_type.elem_type = carrier
+        graph.node.insert(0, helper.make_node("Cast", [value.name], [name], to=kind.tensor_type.elem_type))
+    graph.input.append(value)
+
+
 def _open_value(name: str, kind: TypeProto) -> ValueInfoProto:
     """An input of the same type and rank with every dim open."""
     value = ValueInfoProto(name=name)
@@ -232,6 +275,7 @@ def _open_value(name: str, kind: TypeProto) -> ValueInfoProto:
 _TEXT_TYPES = {
     "float": TensorProto.FLOAT, "double": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "bool": TensorProto.BOOL,
     "string": TensorProto.STRING, "bfloat16": TensorProto.BFLOAT16,
+    **{k.lower(): v for k, v in TensorProto.DataType.items() if k.startswith("FLOAT8")},
     **{f"{u}int{b}": TensorProto.DataType.Value(f"{u.upper()}INT{b}") for u in ("", "u") for b in (4, 8, 16, 32, 64)},
 }  # fmt: skip
 
@@ -268,13 +312,22 @@ def read_model(model: Model) -> tuple[ModelProto, str]:
 
 
 def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str] = ()) -> Runner:
-    """A runner for ``model``: one session, or segments above :data:`SEGMENTED_FROM` nodes. Raises RuntimeFailure."""
+    """A runner for ``model``: one session, or segments above :data:`SEGMENTED_FROM` nodes.
+
+    Inputs and outputs of types that numpy lacks (bfloat16, float8) come and go as float32. Raises RuntimeFailure.
+    """
     proto, folder = read_model(model)
     if node_count(proto.graph) > SEGMENTED_FROM or is_too_large(proto):
         return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
+    if any(_carrier(v.type) for v in proto.graph.input):
+        return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
     if extra_outputs or not isinstance(model, (str, Path)):
-        return _whole(proto, folder, level, extra_outputs)
-    return Session(model, level=level)
+        session = _whole(proto, folder, level, extra_outputs)
+    else:
+        session = Session(model, level=level)
+    if session.opaque_outputs():
+        return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
+    return session
 
 
 def _whole(proto: ModelProto, folder: str, level: str, extra_outputs: Sequence[str]) -> Session:

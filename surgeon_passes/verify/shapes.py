@@ -16,6 +16,7 @@ Shape = tuple[int, ...]
 Hint = Mapping[int, int]
 
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
+_BATCH = 16
 _EQUAL = (1, 2, 4, 8, 16, 32, 64, 96, 128, 224, 256)
 _UNKNOWN = (6, 4, 8, 1, 16, 32)
 _MAX_ELEMENTS = 1 << 24
@@ -53,8 +54,10 @@ def candidates(
     """
     if all(t.is_static for t in types):
         whole = tuple(tuple(int(d) for d in t.shape or ()) for t in types)  # type: ignore[arg-type]
-        small = reduced(whole, before, after) if reducible else None
-        return Candidates((whole,) if small is None else (small, whole), 1)
+        images = (*before, *after)
+        small = (reduced(whole, before, after) if reducible else None) or whole
+        small = (enlarged(small, images) if reducible else None) or small
+        return Candidates((whole,) if small == whole else (small, whole), 1)
     return _open_candidates(types, [_knowledge(t, (*before, *after)) for t in inputs])
 
 
@@ -66,7 +69,8 @@ def _open_candidates(types: Sequence[TensorType], known: Sequence[Knowledge]) ->
         {s for t in types for d in t.shape or () if d is not None and not isinstance(d, int) for s in d.symbols()}
     )
     found: dict[tuple[Shape, ...], None] = {}
-    for number, sizes in enumerate(_assignments(symbols)):
+    flat = all(t.shape is not None and len(t.shape) <= 2 for t in types)
+    for number, sizes in enumerate(_assignments(symbols, _BATCH if flat else 0)):
         for guess in _UNKNOWN if _has_unknown(types) else (1,):
             shapes = tuple(_concrete(t, k, sizes, guess) for t, k in zip(types, known, strict=True))
             legal = [s for s in shapes if s is not None]
@@ -81,10 +85,13 @@ def _has_unknown(types: Sequence[TensorType]) -> bool:
     return any(t.shape is None or any(d is None for d in t.shape) for t in types)
 
 
-def _assignments(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Distinct small sizes in both orders, then one size for all (and 1 for the first, which is often a batch)."""
+def _assignments(symbols: Sequence[str], more: int = 0) -> Iterator[dict[str, int]]:
+    """Distinct small sizes in both orders (``more`` larger first), then one for all (and 1 for the first, often a batch)."""
     count = len(symbols)
     primes = [_PRIMES[i % len(_PRIMES)] + (i // len(_PRIMES)) for i in range(count)]
+    if more:
+        yield {s: p + more for s, p in zip(symbols, primes, strict=True)}
+        yield {s: p + 2 * more for s, p in zip(symbols, reversed(primes), strict=True)}
     yield dict(zip(symbols, primes, strict=True))
     yield {s: 2 * p + 3 for s, p in zip(symbols, reversed(primes), strict=True)}
     for size in _EQUAL:
@@ -153,6 +160,42 @@ def _contracted(image: NodeImage, position: int, other: Shape) -> Knowledge:
         return Knowledge(rank, {-2 if image.node.attrs.get("transA") else -1: size})
     size = other[-2] if image.node.attrs.get("transA") else other[-1]
     return Knowledge(rank, {-1 if image.node.attrs.get("transB") else -2: size})
+
+
+# --- larger batches -------------------------------------------------------------------------------------------------------
+
+
+def enlarged(shapes: Sequence[Shape], images: Sequence[NodeImage]) -> tuple[Shape, ...] | None:
+    """``shapes`` with a larger batch where that only adds rows, or None.
+
+    One element says little about its channel: [1, 512] leaves nothing to take a scale from.
+    """
+    batched = [s for s in shapes if len(s) >= 2]
+    if not batched or any(s[0] != 1 for s in batched) or any(len(s) == 1 and s[0] > 1 for s in shapes):
+        return None
+    collapses = any(image.node.op in _GLOBAL for image in images)
+    if not collapses and max(math.prod(s[2:]) for s in batched) >= _BATCH:
+        return None
+    if not all(_adds_rows(image) for image in images):
+        return None
+    return tuple((_BATCH, *s[1:]) if len(s) >= 2 else s for s in shapes)
+
+
+def _adds_rows(image: NodeImage) -> bool:
+    """Whether every row along axis 0 is computed from the same row of the inputs alone."""
+    op = image.node.op
+    held = [list(t.shape) for t in image.inputs if isinstance(t, gs.Constant)]
+    if op == "Gemm":
+        return (
+            not image.node.attrs.get("transA")
+            and not isinstance(image.inputs[0], gs.Constant)
+            and len(held) + 1 == len(image.inputs)
+        )
+    if op == "MatMul":
+        return isinstance(image.inputs[1], gs.Constant) and len(image.inputs[1].shape) == 2
+    if op in ELEMENTWISE:
+        return all(len(s) < 2 or s[0] == 1 for s in held)
+    return op in _GLOBAL or op in SPATIAL
 
 
 # --- smaller spatial sizes -----------------------------------------------------------------------------------------------

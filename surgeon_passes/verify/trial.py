@@ -26,6 +26,7 @@ _NOISE_LIMIT = 1000.0
 """Noise beyond this many bounds: the region amplifies rounding too much to be judged."""
 _LOCAL = re.compile(r"r\d+~([a-z]+\d+\w*)")
 _INDEX_TYPES = (TensorProto.INT32, TensorProto.INT64)
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "LayerNormalization", "MatMulInteger"})
 _MOVES = frozenset(
     {"Transpose", "Identity", "Concat", "Flatten", "MatMul", "Gemm", "Conv", "ReduceSum", "ReduceMax", "ReduceMin"}
 )
@@ -54,8 +55,19 @@ class Trial:
     real: list[dict[int, Array]] = field(default_factory=list)
     """activations by input position"""
 
+    usual: dict[str, Array] = field(default_factory=dict)
+    """outputs of the original on normal inputs"""
+    resolution: float = 0.0
+    """relative step of the half-precision type that new constants were rounded to, else 0"""
+    noise_factor: float = _NOISE_FACTOR
+    has_products: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.has_products = any(i.node.op in _PRODUCTS for i in self.piece.sides.images())
+
     def reset(self) -> None:
         self.scale, self.compared, self.error, self.tensor, self.verdict, self.finite = 0, 0, 0.0, "", None, True
+        self.usual.clear()
 
     # --- feeds -------------------------------------------------------------------------------------------------------
 
@@ -76,6 +88,11 @@ class Trial:
                 )
         return found
 
+    def index_names(self) -> list[str]:
+        """Names of the boundary inputs that may be indices or sizes."""
+        sides = self.piece.sides
+        return [str(t.name) for t, d in zip(sides.inputs, self.piece.feed_types, strict=True) if d in _INDEX_TYPES]
+
     def has_indices(self) -> bool:
         return any(dtype in _INDEX_TYPES for dtype in self.piece.feed_types)
 
@@ -95,10 +112,7 @@ class Trial:
     def judge(self, kind: str, feeds: Mapping[str, Array], values: Mapping[str, Value], graph: gs.Graph) -> None:
         """Compare the outputs of one run; sets ``verdict`` where they refute the region."""
         for place, (before, after) in enumerate(self.piece.outputs):
-            exactness = self.piece.sides.region.exactness
-            found = compare(values[before], values[after], exactness, self.bound, self.tolerances.absolute)
-            if found.reason and found.rounding:
-                found = self._beyond_noise(kind, before, feeds, values, after, found, graph)
+            found = self._difference(kind, before, after, feeds, values, graph)
             name = str(self.piece.sides.region.outputs[place][0].name)
             self.compared += _size(values[before])
             if found.reason:
@@ -107,6 +121,36 @@ class Trial:
                 return
             if found.error > self.error or not self.tensor:
                 self.error, self.tensor = max(found.error, self.error), name
+
+    def _difference(
+        self,
+        kind: str,
+        before: str,
+        after: str,
+        feeds: Mapping[str, Array],
+        values: Mapping[str, Value],
+        graph: gs.Graph,
+    ) -> Difference:
+        """The worst difference over the axes on which channels may lie."""
+        exactness = self.piece.sides.region.exactness
+        a, b = values[before], values[after]
+        if kind == "normal" and isinstance(a, np.ndarray) and is_float(a):
+            self.usual[before] = a
+        worst = Difference()
+        for axis in self._channel_axes(a):
+            found = compare(a, b, exactness, self.bound, self.tolerances.absolute, axis)
+            if found.reason and found.rounding:
+                found = self._beyond_noise(kind, before, feeds, values, after, found, graph, axis)
+            if found.reason:
+                return found
+            worst = max(worst, found, key=lambda d: d.error)
+        return worst
+
+    def _channel_axes(self, value: Value) -> tuple[int, ...]:
+        """Axis 1; the last one, too, where a product puts its features there."""
+        if isinstance(value, np.ndarray) and value.ndim > 2 and self.has_products:
+            return (1, value.ndim - 1)
+        return (1,)
 
     def _beyond_noise(
         self,
@@ -117,6 +161,7 @@ class Trial:
         after: str,
         found: Difference,
         graph: gs.Graph,
+        axis: int,
     ) -> Difference:
         """What is left of a difference when rounding inside the original is taken out of it."""
         a, b = values[before], values[after]
@@ -126,7 +171,17 @@ class Trial:
             perturbed = self._perturbed(before, feeds, graph)
         except RuntimeFailure:
             return found
-        left, level = beyond_noise(a, b, perturbed, self.bound, self.tolerances.absolute, _NOISE_FACTOR)
+        left, level = beyond_noise(
+            a,
+            b,
+            perturbed,
+            self.bound,
+            self.tolerances.absolute,
+            self.noise_factor,
+            axis,
+            usual=self.usual.get(before),
+            resolution=self.resolution,
+        )
         if (
             kind == "normal"
             and not left.reason

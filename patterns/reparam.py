@@ -1,0 +1,168 @@
+"""Parallel linear branches on one tensor become one convolution: RepVGG, MobileOne, ACNet and their kin."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from surgeon_passes import Decline, Leaf, Match, Replacement, rule
+
+from ._affine_branch import AffineBranch, cheapest, explicit_pads, merge, merged_cost, pointwise
+from ._arrays import batch_norm, floats, require_finite
+
+BARE = 2
+"""Number of the alternative of ``branch`` that is the bare tensor."""
+
+
+@rule(
+    pattern="""
+        branch(x) = Conv(x, w, b?)
+                  | BatchNormalization(x, scale, bias, mean, var)
+                  | x
+        y = sum(branch(x)...)
+    """,
+    rewrite="y = Conv(x, W, B)<@geometry>",
+    exactness="rounding",
+    sets=("reparam",),
+    recursive=True,
+    tag="merged",
+)
+def merge_parallel_branches(m: Match) -> Replacement:
+    """A sum of convolutions, BatchNormalizations and the bare input, all of one tensor, is one Conv.
+
+    Algebra
+        convolution is linear in its kernel: Σ (k_i*x + b_i) = (Σ k_i)*x + Σ b_i, each kernel laid into the union of all
+        taps at its own offset (1x1 at the centre of a padded 3x3, at the corner where the pads say so);
+        a BatchNormalization is the depthwise 1x1 kernel s with bias beta - s·mean, the bare input the kernel 1;
+        a branch with more groups is a block-diagonal one with fewer; one output channel broadcasts over all.
+        Branches of equal stride and equal pads minus kernel reach are equally large for every input size.
+
+    Declines when
+        fewer than two branches can be merged, or none of them is a Conv: strides, sizes or channels differ, a weight is
+        not constant, a BatchNormalization trains, or var + epsilon <= 0 in some channel;
+        the union of the kernels costs more than the branches do (1x3 + 3x1 is a 3x3).
+        Branches that cannot take part stay and are added to the result.
+
+    Example
+        before:
+            g (float[1,1,H,W] x) => (float[1,1,H,W] y) {
+                w3 = Constant<value = float[1,1,3,1] {1.0, 2.0, 3.0}>()
+                w1 = Constant<value = float[1,1,1,1] {4.0}>()
+                b1 = Constant<value = float[1] {0.5}>()
+                three = Conv<pads = [1, 0, 1, 0]>(x, w3)
+                one = Conv(x, w1, b1)
+                both = Add(three, one)
+                y = Add(both, x)
+            }
+        after:
+            g (float[1,1,H,W] x) => (float[1,1,H,W] y) {
+                w = Constant<value = float[1,1,3,1] {1.0, 7.0, 3.0}>()
+                b = Constant<value = float[1] {0.5}>()
+                y = Conv<pads = [1, 0, 1, 0], kernel_shape = [3, 1], strides = [1, 1], dilations = [1, 1], group = 1>(x, w, b)
+            }
+    """
+    readable, reasons = _read(m)
+    chosen = _choose(readable, reasons)
+    taken = {id(leaf) for leaf, _ in chosen}
+    result = merge([branch for _, branch in chosen])
+    bias = result.bias if result.bias.any() or any(_has_bias(leaf) for leaf, _ in chosen) else None
+    return Replacement(
+        W=result.kernel,
+        B=bias,
+        geometry=result.attributes(),
+        leave=[leaf for leaf in m.branches if id(leaf) not in taken],
+    )
+
+
+Readable = list[tuple[Leaf, AffineBranch]]
+
+
+def _has_bias(leaf: Leaf) -> bool:
+    return leaf.op == "Conv" and leaf.b is not None
+
+
+def _read(m: Match) -> tuple[Readable, list[str]]:
+    """Leaves as branches, convolutions first; what stopped the others."""
+    found: Readable = []
+    reasons: list[str] = []
+    shape = m.x.shape
+    sizes = shape[2:] if shape is not None else None
+    for leaf in m.branches:
+        if leaf.op == "Conv":
+            try:
+                found.append((leaf, _convolution(leaf, sizes)))
+            except Decline as decline:
+                reasons.append(f"{leaf.out.name}: {decline}")
+    if not found:
+        raise Decline("; ".join(["no branch is a Conv that can be merged", *reasons]))
+    conv = found[0][1]
+    for leaf in m.branches:
+        if leaf.op != "Conv":
+            try:
+                found.append((leaf, _depthwise(leaf, conv)))
+            except Decline as decline:
+                reasons.append(f"{leaf.out.name}: {decline}")
+    return found, reasons
+
+
+def _convolution(leaf: Leaf, sizes: tuple[object, ...] | None) -> AffineBranch:
+    weight = require_finite(floats(leaf.w), f"'{leaf.w.name}'")
+    bias = np.zeros(weight.shape[0])
+    if leaf.b is not None:
+        bias = require_finite(floats(leaf.b), f"'{leaf.b.name}'")
+    node = leaf.node
+    assert node is not None
+    branch = AffineBranch(
+        weight,
+        bias,
+        tuple(node.attr("pads")),
+        tuple(node.attr("strides")),
+        tuple(node.attr("dilations")),
+        int(node.attr("group")),
+    )
+    return explicit_pads(branch, str(node.attr("auto_pad")), sizes)
+
+
+def _depthwise(leaf: Leaf, conv: AffineBranch) -> AffineBranch:
+    """A BatchNormalization, or the bare tensor, which has as many channels as ``conv`` reads."""
+    if leaf.is_bare:
+        return pointwise(np.ones(conv.inputs), np.zeros(conv.inputs), conv.rank)
+    affine = batch_norm(leaf.node, leaf.scale, leaf.bias, leaf.mean, leaf.var)
+    affine.require_channels(conv.inputs, "the branches' input")
+    return pointwise(affine.scale, affine.shift, conv.rank)
+
+
+def _choose(readable: Readable, reasons: list[str]) -> Readable:
+    """The largest set of branches that fit together and cost no more merged. Raises Decline where there is none."""
+    outputs = max(branch.outputs for _, branch in readable)
+    classes: dict[object, Readable] = defaultdict(list)
+    for leaf, branch in readable:
+        # One output channel is broadcast by the sum; a bare input of one channel, too.
+        channels = outputs if branch.outputs == 1 and branch.group == 1 else branch.outputs
+        classes[branch.sizing, channels].append((leaf, branch))
+    able = [c for c in classes.values() if len(c) > 1 and any(leaf.op == "Conv" for leaf, _ in c)]
+    if not able:
+        raise Decline("; ".join(["no two branches fit together", _differences(readable), *reasons]))
+    for members in sorted(able, key=len, reverse=True):
+        positions = cheapest([branch for _, branch in members])
+        chosen = [members[i] for i in positions]
+        if len(chosen) > 1 and any(leaf.op == "Conv" for leaf, _ in chosen):
+            return chosen
+    branches = [branch for _, branch in able[0]]
+    before, after = sum(b.cost for b in branches), merged_cost(branches)
+    raise Decline("; ".join([f"merged they would cost {after / before:.3g}x ({before} to {after} weights)", *reasons]))
+
+
+def _differences(readable: Readable) -> str:
+    if len(readable) < 2:
+        return "only one can be merged"
+    branches = [branch for _, branch in readable]
+    found = []
+    if len({b.strides for b in branches}) > 1:
+        found.append("strides " + " and ".join(sorted({str(list(b.strides)) for b in branches})))
+    elif len({b.sizing for b in branches}) > 1:
+        found.append("output sizes differ")
+    if len({b.outputs for b in branches}) > 1:
+        found.append("channels " + " and ".join(map(str, sorted({b.outputs for b in branches}))))
+    return ", ".join(found) or "none is a Conv"

@@ -1,0 +1,86 @@
+"""How long the original and the result take in ONNX Runtime, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surgeon_passes.verify.segments import SEGMENTED_FROM, Model, node_count
+
+if TYPE_CHECKING:
+    from surgeon_passes.result import Result
+
+MAX_ROUNDS = 100
+MIN_ROUNDS = 5
+SECONDS = 2.0
+"""Time that a measurement may take once both models are warm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Median milliseconds of one run at ``shapes``; where nothing was measured, the reason why."""
+
+    before: float = 0.0
+    after: float = 0.0
+    rounds: int = 0
+    shapes: Mapping[str, tuple[int, ...]] | None = None
+    reason: str = ""
+
+    @property
+    def factor(self) -> float:
+        """How many times faster the result is."""
+        return self.before / self.after
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"not measured: {self.reason}"
+        ratio = self.factor
+        change = f"{ratio:.2f}x faster" if ratio >= 1 else f"{1 / ratio:.2f}x slower"
+        sizes = " ".join(f"{name}={','.join(map(str, shape))}" for name, shape in (self.shapes or {}).items())
+        return f"{self.before:.3g} ms -> {self.after:.3g} ms ({change}) at {sizes}"
+
+
+def measure(result: Result) -> Latency:
+    """Original and result at ONNX Runtime's default optimisations, on one thread, in turn; medians.
+
+    The inputs are the first set of ``Verify(data=...)``, or made up where there is none.
+    """
+    from surgeon_passes.runtime import RuntimeFailure
+    from surgeon_passes.verify import generate_feeds, load_data, open_model
+
+    if result.original is None:
+        return Latency(reason="the original is not at hand")
+    if node_count(result.original.graph) >= SEGMENTED_FROM:
+        return Latency(reason=f"the model has {SEGMENTED_FROM} nodes or more")
+    original: Model = (result.original, result.folder)
+    optimized: Model = (result.proto, result.folder)
+    try:
+        data = result.verify.data
+        feeds = (generate_feeds(optimized) if data is None else load_data(data, original))[0]
+        runners = [open_model(model, level="all") for model in (original, optimized)]
+        before, after, rounds = _medians([partial(runner.run, feeds) for runner in runners])
+    except RuntimeFailure as failure:
+        return Latency(reason=str(failure))
+    return Latency(before, after, rounds, {name: np.shape(value) for name, value in feeds.items()})
+
+
+def _medians(runs: list[Callable[[], Any]]) -> tuple[float, float, int]:
+    """Medians of two runs in milliseconds, and the number of rounds; the order alternates from round to round."""
+    for run in runs:
+        run()
+    times: list[list[float]] = [[], []]
+    end = time.perf_counter() + SECONDS
+    rounds = 0
+    while rounds < MAX_ROUNDS and (rounds < MIN_ROUNDS or time.perf_counter() < end):
+        for side in (0, 1) if rounds % 2 else (1, 0):
+            began = time.perf_counter()
+            runs[side]()
+            times[side].append(time.perf_counter() - began)
+        rounds += 1
+    return median(times[0]) * 1e3, median(times[1]) * 1e3, rounds

@@ -1,0 +1,47 @@
+"""Small models from ONNX text, and running them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+from numpy.typing import NDArray
+
+from surgeon_passes.runtime import Session
+
+Array = NDArray[Any]
+
+
+def model(text: str, opset: int = 17, ir: int = 8, **constants: Any) -> onnx.ModelProto:
+    """A model whose graph is ``text`` in ONNX syntax; ``constants`` become initializers."""
+    header = f'<ir_version: {ir}, opset_import: ["" : {opset}]>\n'
+    found = onnx.parser.parse_model(header + textwrap.dedent(text))
+    for name, value in constants.items():
+        array = np.asarray(value)
+        found.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return found
+
+
+def run(proto: onnx.ModelProto, **feeds: Any) -> dict[str, Array]:
+    """Outputs by name, ONNX Runtime's optimisations off."""
+    return Session(proto).run({name: np.asarray(value) for name, value in feeds.items()})
+
+
+def operators(proto: onnx.ModelProto) -> list[str]:
+    """Operators of the main graph in order, Constants left out."""
+    return [n.op_type for n in proto.graph.node if n.op_type != "Constant"]
+
+
+def floats(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def same(a: Mapping[str, Array], b: Mapping[str, Array]) -> None:
+    """Assert bit-equality of two runs."""
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)

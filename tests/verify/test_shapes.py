@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from surgeon_passes.region import TensorType
+from surgeon_passes.verify.shapes import candidates
+
+from .regions import FLOAT, Sym, nodes_of, region
+
+
+def shapes_of(one: object, *types: TensorType, reducible: bool = True) -> list[tuple[tuple[int, ...], ...]]:
+    inputs = list({t.name: t for i in one.before for t in i.inputs if not hasattr(t, "values")}.values())[: len(types)]  # type: ignore[attr-defined]
+    return list(candidates(types, one.before, one.after, inputs, reducible).shapes)  # type: ignore[attr-defined]
+
+
+def conv(size: int, attrs: str = "", kernel: int = 3) -> object:
+    k = {"w": np.zeros((4, 2, kernel, kernel), np.float32)}
+    return region(f"y = Conv{attrs}(x, w)", f"y2 = Conv{attrs}(x, w)", constants=k)
+
+
+def static(*dims: int) -> TensorType:
+    return TensorType(FLOAT, dims)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "kernel", "small"),
+    [("", 3, 7), ("<strides: ints = [2, 2]>", 7, 14), ("<dilations: ints = [6, 6]>", 3, 17), ("", 1, 5)],
+)
+def test_spatial_size_keeps_a_receptive_field_and_the_stride_remainder(attrs: str, kernel: int, small: int) -> None:
+    found = shapes_of(conv(224, attrs, kernel), static(1, 2, 224, 224))
+    assert found[0] == ((1, 2, small, small),)
+    assert found[1] == ((1, 2, 224, 224),)
+
+
+def test_odd_sizes_stay_odd_under_stride_two() -> None:
+    found = shapes_of(conv(225, "<strides: ints = [2, 2]>"), static(1, 2, 225, 224))
+    assert [s % 2 for s in found[0][0][2:]] == [1, 0]
+
+
+def test_what_may_depend_on_the_size_keeps_it() -> None:
+    mask = {"m": np.zeros((1, 1, 64, 64), np.float32)}
+    assert len(shapes_of(region("y = Mul(x, m)", "y2 = Mul(m, x)", constants=mask), static(1, 2, 64, 64))) == 1
+    assert len(shapes_of(region("y = Flatten(x)", "y2 = Flatten(x)"), static(1, 2, 64, 64))) == 1
+    assert len(shapes_of(conv(64), static(1, 2, 64, 64), reducible=False)) == 1
+    assert len(shapes_of(region("y = Relu(x)", "y2 = Relu(x)"), static(4, 128))) == 1
+
+
+def test_a_broadcast_operand_keeps_its_ones() -> None:
+    one = region("y = Mul(x, s)", "y2 = Mul(s, x)")
+    assert shapes_of(one, static(1, 8, 56, 56), static(1, 8, 1, 1))[0] == ((1, 8, 5, 5), (1, 8, 1, 1))
+
+
+def test_symbols_are_solved_at_distinct_sizes_that_keep_every_dim_positive() -> None:
+    one = region("y = Add(x, z)", "y2 = Add(z, x)")
+    found = shapes_of(one, TensorType(FLOAT, (Sym("N"), Sym("T", 2, -8))), TensorType(FLOAT, (1, Sym("T", 1, 0))))
+    assert all(s[0][1] == 2 * s[1][1] - 8 >= 1 for s in found)
+    assert len({s[0] for s in found[:2]}) == 2
+    assert len(found) > 4
+
+
+def test_hints_come_from_the_nodes() -> None:
+    tensors: dict[str, object] = {}
+    one = region(
+        "y = MatMul(x, w)", "y2 = MatMul(x, w)", constants={"w": np.zeros((7, 9), np.float32)}, tensors=tensors
+    )  # type: ignore[arg-type]
+    assert shapes_of(one, TensorType(FLOAT, (None, None)))[0][0][1] == 7
+    assert nodes_of("q = Relu(p)", {})[0].node.op == "Relu"
+    assert shapes_of(conv(1), TensorType(FLOAT))[0][0][:2] == (2, 2)
+
+
+def test_one_row_becomes_many_where_rows_do_not_meet() -> None:
+    k = {"w": np.zeros((8, 4), np.float32), "b": np.zeros(4, np.float32), "p": np.zeros((5, 1, 8), np.float32)}
+    one = region("a = MatMul(x, w)\ny = Add(a, b)", "y2 = Gemm(x, w, b)", constants=k)
+    assert shapes_of(one, static(1, 8)) == [((16, 8),), ((1, 8),)]
+    assert shapes_of(one, static(2, 8)) == [((2, 8),)]
+    assert shapes_of(region("y = Add(x, p)", "y2 = Add(p, x)", constants=k), static(1, 1, 8)) == [((1, 1, 8),)]
+    assert shapes_of(region("y = Softmax<axis: int = 0>(x)", "y2 = Softmax(x)"), static(1, 8)) == [((1, 8),)]
+    pooled = region("y = GlobalAveragePool(x)", "y2 = GlobalAveragePool(x)")
+    assert shapes_of(pooled, static(1, 8, 56, 56))[0] == ((16, 8, 5, 5),)
