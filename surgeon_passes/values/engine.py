@@ -14,7 +14,6 @@ from surgeon_passes.index import GraphIndex, subgraphs
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.ops.traits import CONTROL_FLOW, is_random
-from surgeon_passes.values import handlers as _handlers  # noqa: F401  (registers the handlers)
 from surgeon_passes.values.dims import static, type_shape
 from surgeon_passes.values.lattice import Value
 from surgeon_passes.values.types import TypeMap
