@@ -224,7 +224,10 @@ class _Folder:
             self.state.decide(decision)
             return None
         self.state.rewriter.journal.apply(edit)
-        self.state.edit_count += 1
+        self.state.made.append(decision)
+        scope = self.index.scope(node)
+        if scope.parent is not None:  # other bodies may use the name, too
+            self.state.model.extras.of(scope.graph).constants.append(new)
         if rule == RUNTIME:
             decision.reason = "computed by ONNX Runtime"
             self.state.decide(decision)
