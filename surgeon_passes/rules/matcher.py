@@ -6,9 +6,9 @@ leaves), so that every order is tried without cloning patterns and nothing recur
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,6 +41,10 @@ from surgeon_passes.rules.pattern import (
 
 MAX_PERMUTED = 4
 """Operands of a commutative variadic operator whose orders are all tried; beyond it, the order as written."""
+MAX_STEPS = 100_000
+"""Choices that are looked at for one root before a match is given up."""
+MAX_NAMED = 32
+"""Nodes of a near-match that are kept for the report."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +63,44 @@ class _Define:
     node: gs.Node
 
 
+class _Leaves:
+    """Leaves of a tree, found by what they are: a long sum is not searched operand by operand."""
+
+    def __init__(self, tensors: tuple[gs.Tensor, ...], context: Context) -> None:
+        self.tensors = tensors
+        self.by_tensor: dict[int, list[int]] = {}
+        self.by_operator: dict[OpId, list[int]] = {}
+        self.constants: list[int] = []
+        for position, tensor in enumerate(tensors):
+            self.by_tensor.setdefault(id(tensor), []).append(position)
+            node = context.index.producer(tensor)
+            if node is not None:
+                self.by_operator.setdefault(OpId(domain_of(node.domain), node.op), []).append(position)
+            if _is_constant(tensor, context):
+                self.constants.append(position)
+
+    def candidates(self, value: Value, bound: Mapping[str, Any]) -> Iterable[int]:
+        """Positions of the leaves that ``value`` may fit."""
+        if isinstance(value, Call):
+            return sorted(p for op in value.ops for p in self.by_operator.get(op, ()))
+        if isinstance(value, NameRef) and value.name in bound:
+            return sorted({*self.by_tensor.get(id(bound[value.name]), ()), *self.constants})
+        return range(len(self.tensors))
+
+
 @dataclass(frozen=True)
 class _Assign:
     """Give each of ``args`` one of ``leaves``."""
 
     flat: Flat
     args: tuple[Value, ...]
-    leaves: tuple[gs.Tensor, ...]
-    is_root: bool
+    leaves: _Leaves
     taken: frozenset[int] = frozenset()
     """positions of leaves that have an argument"""
 
     @property
     def others(self) -> tuple[gs.Tensor, ...]:
-        return tuple(leaf for position, leaf in enumerate(self.leaves) if position not in self.taken)
+        return tuple(leaf for position, leaf in enumerate(self.leaves.tensors) if position not in self.taken)
 
 
 Goal: TypeAlias = _Seek | _Define | _Assign
@@ -81,11 +109,12 @@ Goals: TypeAlias = "tuple[Goal, Goals] | None"
 
 @dataclass
 class Miss:
-    """How far the best attempt came, and why it stopped."""
+    """How far the best attempt came, and why it stopped. ``reach`` counts its nodes, ``nodes`` are the first of them."""
 
     nodes: tuple[gs.Node, ...] = ()
     span: Span = NOWHERE
     reason: str = ""
+    reach: int = 0
 
 
 @dataclass
@@ -155,8 +184,8 @@ class Matcher:
             )  # fmt: skip
 
     def note(self, matched: Mapping[int, gs.Node], span: Span, reason: str) -> None:
-        if len(matched) >= len(self.miss.nodes) and matched:
-            self.miss = Miss(tuple(matched.values()), span, reason)
+        if matched and len(matched) >= self.miss.reach:
+            self.miss = Miss(tuple(islice(matched.values(), MAX_NAMED)), span, reason, len(matched))
 
 
 class _Machine:
@@ -173,7 +202,8 @@ class _Machine:
 
     def run(self, goals: Goals) -> Iterator[_State]:
         choices: list[tuple[Goals, int, _Seed]] = [(goals, 0, None)]
-        while choices:
+        spent = 0
+        while choices and spent < MAX_STEPS:
             pending, mark, seed = choices.pop()
             self.undo(mark)
             if seed is not None and not seed():
@@ -184,6 +214,7 @@ class _Machine:
                     break
                 goal, rest = pending
                 options = self.step(goal)
+                spent += 1 + len(options)
                 if not options:
                     break
                 for steps, start in reversed(options[1:]):
@@ -354,7 +385,10 @@ class _Machine:
         if not all(self.attribute(a, view) for a in call.attrs):
             return []
         self.match_node(node)
-        return [(tuple(map(_Seek, args, operands)), self.rest(tail)) for args, operands, tail in _orders(call, view)]
+        orders = list(_orders(call, view))
+        if not orders:
+            self.fail(call.span, f"{name} has {len(view.inputs)} operands where {len(call.args)} are wanted")
+        return [(tuple(map(_Seek, args, operands)), self.rest(tail)) for args, operands, tail in orders]
 
     def match_node(self, node: gs.Node) -> None:
         if id(node) not in self.state.matched:
@@ -444,7 +478,7 @@ class _Machine:
             more = "" if len(tree.leaves) < len(fixed) else "or more "
             self.fail(pattern.span, f"{len(tree.leaves)} {more}operands where {len(fixed)} are wanted")
             return []
-        return [((_Assign(pattern, tuple(sorted(fixed, key=_selectivity)), tree.leaves, is_root),), None)]
+        return [((_Assign(pattern, tuple(sorted(fixed, key=_selectivity)), _Leaves(tree.leaves, self.context)),), None)]
 
     def assign(self, goal: _Assign) -> _Options:
         if not goal.args:
@@ -452,25 +486,15 @@ class _Machine:
         first, rest = goal.args[0], goal.args[1:]
         options: _Options = []
         seen: set[int] = set()
-        for position, leaf in enumerate(goal.leaves):
-            if position in goal.taken or id(leaf) in seen or not self.could_be(first, leaf):
-                continue
-            seen.add(id(leaf))
-            after = _Assign(goal.flat, rest, goal.leaves, goal.is_root, goal.taken | {position})
-            options.append(((_Seek(first, leaf), after), None))
+        for position in goal.leaves.candidates(first, self.state.names):
+            leaf = goal.leaves.tensors[position]
+            if position not in goal.taken and id(leaf) not in seen:
+                seen.add(id(leaf))
+                after = _Assign(goal.flat, rest, goal.leaves, goal.taken | {position})
+                options.append(((_Seek(first, leaf), after), None))
         if not options:
             self.fail(first.span, f"no operand of the {goal.flat.kind} fits")
         return options
-
-    def could_be(self, value: Value, leaf: gs.Tensor) -> bool:
-        """A cheap look at a leaf, so that a long sum is not searched operand by operand."""
-        if isinstance(value, Call):
-            node = self.index.producer(leaf)
-            return node is not None and OpId(domain_of(node.domain), node.op) in value.ops
-        if isinstance(value, NameRef) and value.name in self.state.names:
-            held = self.state.names[value.name]
-            return held is leaf or (isinstance(held, gs.Tensor) and same(held, leaf, self.context))
-        return True
 
     def finish(self, goal: _Assign) -> bool:
         rest = next((a for a in goal.flat.args if _is_rest(a)), None)
