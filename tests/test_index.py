@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import onnx
 import onnx_graphsurgeon as gs
 import pytest
@@ -12,7 +10,7 @@ from onnx import TensorProto, helper
 from surgeon_passes.errors import ModelError
 from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.model import export_model, import_model
-from tests.models import model
+from tests.models import model, seconds
 
 SIBLINGS = """g (bool c, float[2] x) => (float[2] y, float[2] s) {
     s = Abs(x)
@@ -210,22 +208,12 @@ def test_labels() -> None:
 # --- growth --------------------------------------------------------------------------------------------------------------
 
 
-def best_of(action: object, times: int = 3) -> float:
-    assert callable(action)
-    found = []
-    for _ in range(times):
-        began = time.perf_counter()
-        action()
-        found.append(time.perf_counter() - began)
-    return min(found)
-
-
 def test_colliding_names_are_made_in_linear_time() -> None:
     def collide(number: int) -> None:
         index = index_of("g (float[2] x) => (float[2] y) { y = Relu(x) }")
         assert len({index.unique_tensor_name("x") for _ in range(number)}) == number
 
-    assert best_of(lambda: collide(10_000)) < 40 * best_of(lambda: collide(1_000)) + 0.02
+    assert seconds(lambda: collide(10_000)) < 40 * seconds(lambda: collide(1_000)) + 0.02
 
 
 def wide(consumers: int) -> GraphIndex:
@@ -247,5 +235,5 @@ def test_a_wide_tensor_is_rewired_in_linear_time() -> None:
         index.sync()
 
     small, large = ([wide(n) for _ in range(2)] for n in (1_000, 10_000))
-    seconds = [best_of(lambda graphs=graphs: rewire(graphs.pop()), 2) for graphs in (small, large)]  # type: ignore[misc]
-    assert seconds[1] < 40 * seconds[0] + 0.02
+    taken = [seconds(lambda graphs=graphs: rewire(graphs.pop())) for graphs in (small, large)]  # type: ignore[misc]
+    assert taken[1] < 40 * taken[0] + 0.02

@@ -6,6 +6,7 @@ leaves), so that every order is tried without cloning patterns and nothing recur
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, permutations
@@ -103,7 +104,14 @@ class _Assign:
         return tuple(leaf for position, leaf in enumerate(self.leaves.tensors) if position not in self.taken)
 
 
-Goal: TypeAlias = _Seek | _Define | _Assign
+@dataclass(frozen=True)
+class _Finish:
+    """Give free names their operands, from the ``number``-th node that waits for it on."""
+
+    number: int = 0
+
+
+Goal: TypeAlias = _Seek | _Define | _Assign | _Finish
 Goals: TypeAlias = "tuple[Goal, Goals] | None"
 
 
@@ -124,6 +132,8 @@ class _State:
     matched: dict[int, gs.Node] = field(default_factory=dict)
     leaves: dict[str, tuple[Leaf, ...]] = field(default_factory=dict)
     leftovers: tuple[gs.Tensor, ...] = ()
+    waiting: dict[int, _Options] = field(default_factory=dict)
+    """orders of operands that decide nothing but which name is which: chosen last"""
 
 
 def root_operators(pattern: Pattern) -> frozenset[OpId]:
@@ -158,6 +168,24 @@ def bound_names(pattern: Pattern) -> set[str]:
     return found - {""}
 
 
+def _uses(pattern: Pattern) -> Counter[str]:
+    """How often each name is read."""
+    found: Counter[str] = Counter()
+    todo: list[Any] = [d.value for d in pattern.definitions]
+    todo += [option for template in pattern.templates.values() for option in template.options]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, NameRef):
+            found[value.name] += 1
+        elif isinstance(value, (Call, Flat)):
+            todo.extend(value.args)
+        elif isinstance(value, Alternatives):
+            todo.extend(value.options)
+        elif isinstance(value, TemplateUse):
+            found.update({name: 2 for name in value.params})
+    return found
+
+
 class Matcher:
     """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
 
@@ -166,6 +194,7 @@ class Matcher:
         self.context = context
         self.index = context.index
         self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
+        self.uses = _uses(pattern)
         self.unbound = dict.fromkeys(bound_names(pattern))
         self.miss = Miss()
 
@@ -173,7 +202,7 @@ class Matcher:
         """Every way in which the pattern fits with its root at ``root``, best first."""
         self.miss = Miss()
         machine = _Machine(self, root, self.made_by)
-        for state in machine.run((_Define(self.pattern.root, root), None)):
+        for state in machine.run((_Define(self.pattern.root, root), (_Finish(), None))):
             join = "Add"
             if isinstance(self.pattern.root.value, Flat):
                 join = flat.JOIN[self.pattern.root.value.kind]
@@ -253,7 +282,14 @@ class _Machine:
             return self.seek(goal.value, goal.tensor)
         if isinstance(goal, _Define):
             return self.define(goal.definition, goal.node)
+        if isinstance(goal, _Finish):
+            return self.rest_of_names(goal.number)
         return self.assign(goal)
+
+    def rest_of_names(self, number: int) -> _Options:
+        if number == len(self.state.waiting):
+            return _one()
+        return [((*steps, _Finish(number + 1)), start) for steps, start in self.state.waiting[number]]
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -388,7 +424,17 @@ class _Machine:
         orders = list(_orders(call, view))
         if not orders:
             self.fail(call.span, f"{name} has {len(view.inputs)} operands where {len(call.args)} are wanted")
-        return [(tuple(map(_Seek, args, operands)), self.rest(tail)) for args, operands, tail in orders]
+        options: _Options = [(tuple(map(_Seek, args, ops)), self.rest(tail)) for args, ops, tail in orders]
+        if len(options) > 1 and all(self.is_free(arg) for arg in call.args):
+            self.put(self.state.waiting, len(self.state.waiting), options)
+            return _one()
+        return options
+
+    def is_free(self, value: Value) -> bool:
+        """Whether any tensor fits a name, whatever the rest of the pattern binds."""
+        if not isinstance(value, NameRef) or value.kind != "any" or value.name in self.made_by:
+            return False
+        return self.matcher.uses[value.name] == 1
 
     def match_node(self, node: gs.Node) -> None:
         if id(node) not in self.state.matched:
@@ -550,7 +596,7 @@ class _Machine:
                 continue
             inner = _Machine(self.matcher, self.matcher_root(tensor), {})
             inner.scope = self.scope
-            for state in inner.run((_Seek(option, tensor), None)):
+            for state in inner.run((_Seek(option, tensor), (_Finish(), None))):
                 if not inner.private(state, tensor):
                     continue
                 params = tuple(state.names[p] for p in template.params)
