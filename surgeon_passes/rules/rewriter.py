@@ -165,9 +165,11 @@ class Rewriter:
         made = {id(t) for n in new for t in n.outputs}
         moves = _Moves(self.index, gone, made)
         pairs = list(replaced)
-        for old, now in pairs:
+        for old, now in sorted(pairs, key=lambda pair: not self.index.is_output(pair[0])):
             if old is not now:
                 new += moves.forward(old, now, scope)
+        for node in new:
+            list.__setitem__(node.inputs, slice(None), [moves.renamed.get(id(t), t) for t in node.inputs])
         return Edit(
             rule=rule,
             scope=scope,
@@ -202,11 +204,13 @@ class _Moves:
         self.outputs: list[Slot] = []
         self.graph_outputs: list[tuple[Scope, int, gs.Tensor, gs.Tensor]] = []
         self.touched: dict[int, NodeImage] = {}
+        self.renamed: dict[int, gs.Tensor] = {}
+        """by id(tensor) that an output's tensor takes the place of"""
 
     def forward(self, old: gs.Tensor, now: gs.Tensor, scope: Scope) -> list[gs.Node]:
         """Consumers of ``old`` read ``now``; gives nodes that are needed besides."""
         if not self.index.is_output(old):
-            self.readers(old, now)
+            self.readers(old, self.renamed.get(id(now), now))
             return []
         if isinstance(now, gs.Constant):
             node = gs.Node("Constant", attrs={"value": gs.Constant(f"{old.name}.value", now._values)})
@@ -217,11 +221,13 @@ class _Moves:
     def take_over(self, old: gs.Tensor, now: gs.Tensor, scope: Scope) -> list[gs.Node]:
         """``old`` is an output: the producer of ``now`` makes it instead."""
         producer = self.index.producer(now)
-        if producer is None or self.index.is_output(now) or self.index.scope(producer) is not scope:
+        is_interface = producer is None or self.index.is_output(now) or id(now) in self.renamed
+        if producer is None or is_interface or self.index.scope(producer) is not scope:
             raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
         if id(producer) in self.gone:
             raise Decline(f"'{now.name}' is made by a node that goes away")
         self.touch(producer)
+        self.renamed[id(now)] = old
         self.outputs.append((producer, _slot(producer.outputs, now), now, old))
         self.readers(now, old)
         return []
