@@ -454,7 +454,13 @@ def drop_split_concat(m: Match) -> Replacement:
         a = Relu|Abs|Ceil|Floor|Round|Sign(x)
         y = Relu|Abs|Ceil|Floor|Round|Sign(a)
     """,
-    rewrite="y = @y(x)<@y>",
+    rewrite={
+        "merge": "y = @a(x)<@a>",
+        "share": """
+            a = @a(x)<@a>
+            y = a
+        """,
+    },
     exactness="exact",
     sets=("cleanup",),
 )
@@ -465,7 +471,7 @@ def merge_idempotent_pair(m: Match) -> Replacement:
         f(f(x)) = f(x)
 
     Declines when
-        the two are different operators, or the inner result is used elsewhere.
+        the two are different operators.
 
     Example
         before:
@@ -480,7 +486,7 @@ def merge_idempotent_pair(m: Match) -> Replacement:
     """
     if m.a.op != m.y.op:
         raise Decline
-    return Replacement()
+    return Replacement("share" if m.a.is_shared else "merge")
 
 
 @rule(

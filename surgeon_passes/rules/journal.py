@@ -33,6 +33,8 @@ class Edit:
     """nodes that stay and whose edges move, as they were"""
     cone: tuple[NodeImage, ...] = ()
     exactness: Exactness = Exactness.ROUNDING
+    matched: tuple[gs.Node, ...] = ()
+    """nodes that the rule matched, where more than it takes out: leaves that stay"""
 
     def footprint(self) -> set[int]:
         """Ids of the nodes that this edit touches: edits that share one belong to one region."""
@@ -41,7 +43,8 @@ class Edit:
 
     def key(self) -> tuple[str, frozenset[int]]:
         """The rewrite's identity, for not doing again what was refuted."""
-        return (self.rule, frozenset(id(i.node) for i in self.removed))
+        nodes = self.matched or tuple(i.node for i in self.removed)
+        return (self.rule, frozenset(id(n) for n in nodes))
 
 
 class Journal:

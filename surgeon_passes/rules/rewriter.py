@@ -40,6 +40,9 @@ class Rewriter:
         if outcome not in rule.rewrites:
             raise RuleError(f"{rule.name}: the function chose '{outcome}', not one of {', '.join(rule.rewrites)}")
         rewrite = rule.rewrites[outcome]
+        whole = match.matched
+        left = {id(n) for leaf in replacement.leave for n in leaf.matched}
+        match.matched = tuple(n for n in whole if id(n) not in left)
         produced = {name for line in rewrite.lines for name in line.outputs}
         self.check_interior(match, produced)
         emitted = Emitter(rule, match, replacement).run(rewrite)
@@ -56,6 +59,7 @@ class Rewriter:
             metrics=_metrics(before, after),
         )
         edit = self.plan(match, emitted, decision, rule.exactness, reads)
+        edit.matched = whole
         self.journal.apply(edit)
         return edit
 
@@ -198,13 +202,27 @@ class _Moves:
         """``old`` is an output: the producer of ``now`` makes it instead."""
         producer = self.index.producer(now)
         if producer is None or self.index.is_output(now) or self.index.scope(producer) is not scope:
-            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+            return [self.identity(old, now)]
         if id(producer) in self.gone:
+            if id(now) in self.made:
+                return [self.identity(old, now)]
             raise Decline(f"'{now.name}' is made by a node that goes away")
         self.touch(producer)
         self.outputs.append((producer, _slot(producer.outputs, now), now, old))
         self.readers(now, old)
         return []
+
+    def identity(self, old: gs.Tensor, now: gs.Tensor) -> gs.Node:
+        """Both are interface: a node between them stays. Raises Decline where that is what goes away."""
+        maker = self.index.producer(old)
+        if maker is not None and maker.op == "Identity" and maker.inputs[0] is now:
+            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+        node = gs.Node(
+            "Identity", self.index.unique_node_name(f"{maker.name}_Identity") if maker and maker.name else ""
+        )
+        list.append(node.inputs, now)
+        list.append(node.outputs, old)
+        return node
 
     def readers(self, old: gs.Tensor, now: gs.Tensor) -> None:
         for node in self.index.consumers(old):
