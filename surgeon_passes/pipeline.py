@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -15,7 +17,7 @@ from surgeon_passes.decisions import Decision
 from surgeon_passes.errors import UsageError
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
-from surgeon_passes.model.graphs import model_of_graph
+from surgeon_passes.model.graphs import model_of_graph, put_back
 from surgeon_passes.passes import Cleanup, Fold, Pass, Rewrite, Specialize
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
@@ -45,13 +47,29 @@ class Pipeline:
         observers: Iterable[Observer] = (),
         progress: Progress | None = None,
     ) -> Result:
-        """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph is changed in place.
+        """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
-        run = _Run(self, load(source), options, registry or Registry.installed(), tuple(observers), progress, source)
-        return run.result()
+        with _no_collection():
+            run = _Run(self, load(source), options, registry or Registry.installed(), tuple(observers), progress)
+            result = run.result()
+            if isinstance(source, gs.Graph):
+                put_back(result.graph, source)
+        return result
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the cyclic garbage collector, which would walk a large graph again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def load(source: Source) -> Model:
@@ -59,7 +77,7 @@ def load(source: Source) -> Model:
     if isinstance(source, Model):
         return source
     if isinstance(source, gs.Graph):
-        return model_of_graph(source)
+        return import_model(export_model(model_of_graph(source)), source.name or "the graph")
     if isinstance(source, onnx.ModelProto):
         from surgeon_passes.model.files import check_proto
 
@@ -119,7 +137,6 @@ class _Run:
         registry: Registry,
         observers: tuple[Observer, ...],
         progress: Progress | None,
-        source: Source,
     ) -> None:
         self.pipeline = pipeline
         self.verify = verify
@@ -129,7 +146,6 @@ class _Run:
         self.source = model.source
         self.folder = model.folder
         self.external = model.external
-        self.in_place = isinstance(source, gs.Graph)
         self.model: Model | None = model
         self.before = count(model.graph)
         self.original = model.proto if model.proto is not None else export_model(model)
@@ -139,7 +155,7 @@ class _Run:
         outcome = self.once(self.observers)
         check = self.end_check(outcome)
         guilty: list[tuple[Decision, Any]] = []
-        while check is not None and check.status == "different" and len(guilty) < MAX_GUILTY and not self.in_place:
+        while check is not None and check.status == "different" and len(guilty) < MAX_GUILTY:
             found = self.find_guilty(outcome, [d for d, _ in guilty])
             if found is None:
                 break
@@ -293,7 +309,7 @@ class _Run:
 
     def find_guilty(self, outcome: _Outcome, banned: list[Decision]) -> Decision | None:
         """The rewrite with which the end check begins to fail: the run is repeated up to its n-th edit, n by bisection."""
-        low, high = 0, outcome.state.edit_count
+        low, high = 0, len(outcome.state.made)
         if high == 0:
             return None
         while low < high:
@@ -306,8 +322,8 @@ class _Run:
                 low = middle + 1
         if low == 0:
             return None
-        trial = self.once((), banned, limit=low)
-        return trial.state.applied[-1] if trial.state.applied else None
+        made = self.once((), banned, limit=low).state.made
+        return made[low - 1] if len(made) >= low else None
 
 
 def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:

@@ -11,7 +11,7 @@ import onnx
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from onnx_graphsurgeon.ir.tensor import LazyValues
+from onnx_graphsurgeon.ir.tensor import LazyValues, SparseValues
 
 from surgeon_passes.errors import ModelError
 
@@ -78,6 +78,8 @@ class SparseTensorValues(LazyValues):  # type: ignore[misc]
 def array_of(constant: gs.Constant) -> Array:
     """A constant's values; the constant itself keeps its encoded form."""
     held = constant._values
+    if isinstance(held, SparseValues):  # graphsurgeon's own reader makes everything float64
+        return SparseTensorValues(held.tensor).load()
     return np.asarray(held.load() if isinstance(held, LazyValues) else held)
 
 

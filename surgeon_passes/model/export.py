@@ -16,7 +16,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.util.misc import convert_to_onnx_attr_type
 
-from surgeon_passes.model.constants import SparseTensorValues, TensorValues, onnx_dtype
+from surgeon_passes.model.constants import SparseTensorValues, TensorValues, array_of, onnx_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.region import TensorType, Types
@@ -368,7 +368,7 @@ def write_tensor(constant: gs.Constant, name: str, proto: TensorProto) -> None:
     if isinstance(held, TensorValues) or (isinstance(held, LazyValues) and isinstance(held.tensor, TensorProto)):
         proto.CopyFrom(held.tensor)
     else:
-        array = held.load() if isinstance(held, LazyValues) else held
+        array = array_of(constant)
         proto.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name))
     proto.name = name
 

@@ -66,7 +66,8 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 
 def ceil_div(a: Dim, b: Dim) -> Dim:
-    return neg(floor_div(neg(a), b))
+    """Rounds up; ``b`` is positive."""
+    return floor_div(add(a, sub(b, 1)), b)
 
 
 def floor_mod(a: Dim, b: Dim) -> Dim:
@@ -172,6 +173,16 @@ def same_shape(a: Shape | None, b: Shape | None) -> bool:
 def type_shape(entry: TensorType) -> Shape | None:
     """The shape of a type, with its dims as this package makes them."""
     return cast("Shape | None", entry.shape)
+
+
+def divides(a: Dim, b: Dim) -> bool:
+    """Whether ``b`` is certainly a multiple of ``a``, as polynomials: 0 where ``a`` is."""
+    if a is None or b is None:
+        return False
+    try:
+        return as_poly(b).exact_div(as_poly(a)) is not None
+    except TooComplex:
+        return False
 
 
 def static(shape: Shape | None) -> tuple[int, ...] | None:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
-from onnx_graphsurgeon.ir.tensor import SparseValues
 
-from surgeon_passes.model import array_of, onnx_dtype
-from surgeon_passes.model.constants import SparseTensorValues
+from surgeon_passes.model import onnx_dtype
 from surgeon_passes.values.dims import Dim, collapse
 from surgeon_passes.values.symbols import Poly
 
@@ -115,11 +112,3 @@ def dims_of(value: Value) -> list[Dim] | None:
     if isinstance(value, Partial):
         return value.dims()
     return [int(e) for e in value.ravel()] if is_integer(value.dtype) else None
-
-
-def read_constant(tensor: gs.Constant) -> Array:
-    """A constant's values in its own dtype (graphsurgeon's own sparse reader turns everything into float64)."""
-    held = tensor._values
-    if isinstance(held, SparseValues):
-        return SparseTensorValues(held.tensor).load()
-    return array_of(tensor)

@@ -17,14 +17,14 @@ from onnx_graphsurgeon.ir.tensor import LazyValues
 
 from surgeon_passes.errors import ContradictionError, ModelError
 from surgeon_passes.index import GraphIndex, node_label
-from surgeon_passes.model import onnx_dtype
+from surgeon_passes.model import array_of, onnx_dtype
 from surgeon_passes.ops import NodeView
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import registry
 from surgeon_passes.values.dims import Dim, Shape, show, symbol
 from surgeon_passes.values.inference import node_types
-from surgeon_passes.values.lattice import MAX_ELEMENTS, Value, read_constant
+from surgeon_passes.values.lattice import MAX_ELEMENTS, Value
 from surgeon_passes.values.operands import Operands, Unknown
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,15 @@ class _Missing(Exception):
 
 
 class Solver:
-    """Memo tables over one model. ``seeds``: types from onnx's own inference, by id(tensor)."""
+    """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's own inference, and ``hints``, what
+    the file states where nothing can be inferred."""
 
-    def __init__(self, index: GraphIndex, seeds: dict[int, TensorType], strict: bool = False) -> None:
+    def __init__(
+        self, index: GraphIndex, seeds: dict[int, TensorType], hints: dict[int, TensorType], strict: bool = False
+    ) -> None:
         self.index = index
         self.seeds = seeds
+        self.hints = hints
         self.strict = strict
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
@@ -63,13 +67,18 @@ class Solver:
     def set_type(self, tensor: gs.Tensor, found: TensorType) -> None:
         self._types[id(tensor)] = (tensor, found)
 
+    def forget_unknown(self) -> None:
+        """Drop values that are None; types keep what they are."""
+        self._values = {key: held for key, held in self._values.items() if held[1] is not None}
+
     def _solve(self, kind: str, tensor: gs.Tensor) -> Any:
         known = self._lookup(kind, tensor)
         if known is not None:
             return known[0]
         node = self.index.producer(tensor)
         assert node is not None
-        self._run_all((kind, node))
+        with np.errstate(all="ignore"):
+            self._run_all((kind, node))
         answer = self._lookup(kind, tensor)
         assert answer is not None
         return answer[0]
@@ -155,7 +164,7 @@ class Solver:
             return None  # overridable: its value is only a default
         array: Value
         try:
-            array = read_constant(tensor)
+            array = array_of(tensor)
         except FAILURES as error:
             log.debug("constant '%s' cannot be read: %s", tensor.name, error)
             array = None
@@ -182,8 +191,7 @@ class Solver:
 
     def _guarded(self, entry: registry.Entry, view: NodeView, node: gs.Node) -> Any:
         try:
-            with np.errstate(all="ignore"):
-                return entry.function(Operands(view, self, entry.large))
+            return entry.function(Operands(view, self, entry.large))
         except (Unknown, CallerAttribute):
             return None
         except FAILURES as error:
@@ -201,15 +209,17 @@ class Solver:
 
     def _node_types(self, node: gs.Node) -> list[TensorType]:
         view = self._view(node)
-        shapes = self._own_shapes(view, node) if view is not None and view.domain == "" else ()
-        seeds = [self.seeds.get(id(t)) for t in node.outputs]
-        if not all(seed is not None for seed, t in zip(seeds, node.outputs, strict=True) if t.name):
+        own = list(self._own_shapes(view, node) if view is not None and view.domain == "" else ())
+        own += [None] * (len(node.outputs) - len(own))
+        seeds = [self.seeds.get(id(t)) or _stated(t, shape) for t, shape in zip(node.outputs, own, strict=False)]
+        if any(seed is None and t.name for seed, t in zip(seeds, node.outputs, strict=True)):
             inferred = self._inferred(node)
             seeds = [seed or new for seed, new in zip(seeds, inferred, strict=True)]
-        return [
-            self._merged(seed or declared_rank(tensor), shapes[k] if k < len(shapes) else None, node, tensor)
-            for k, (seed, tensor) in enumerate(zip(seeds, node.outputs, strict=True))
-        ]
+        rows = zip(node.outputs, seeds, own, strict=False)
+        return [self._merged(seed or self._hint(tensor), shape, node, tensor) for tensor, seed, shape in rows]
+
+    def _hint(self, tensor: gs.Tensor) -> TensorType:
+        return self.hints.get(id(tensor)) or without_dims(declared_type(tensor))
 
     def _own_shapes(self, view: NodeView, node: gs.Node) -> Any:
         entry = registry.shape_entry(view.op, view.opset)
@@ -256,6 +266,13 @@ def _constant_type(tensor: gs.Constant) -> TensorType:
     return TensorType(onnx_dtype(tensor.dtype), tuple(int(d) for d in tensor.shape))
 
 
+def _stated(tensor: gs.Tensor, shape: Shape | None) -> TensorType | None:
+    """Of a tensor that came after inference: its declared dtype, where the shape functions give the rest."""
+    if shape is None or isinstance(tensor, gs.Constant) or tensor.dtype is None:
+        return None
+    return TensorType(onnx_dtype(tensor.dtype))
+
+
 def as_dim(dim: Any) -> Dim:
     """A dim as graphsurgeon or a file holds it: text is a symbol, whatever it says; a negative size is unknown."""
     if isinstance(dim, str):
@@ -276,10 +293,9 @@ def declared_type(tensor: gs.Tensor) -> TensorType:
     return TensorType(dtype, shape)
 
 
-def declared_rank(tensor: gs.Tensor) -> TensorType:
-    """dtype and rank that a gs.Variable states: its dims are hints that may be stale."""
-    found = declared_type(tensor)
-    return TensorType(found.dtype, None if found.shape is None else (None,) * len(found.shape), found.kind)
+def without_dims(entry: TensorType) -> TensorType:
+    """dtype and rank: the dims that a file or a gs.Variable states are hints that may be stale."""
+    return TensorType(entry.dtype, None if entry.shape is None else (None,) * len(entry.shape), entry.kind)
 
 
-__all__ = ["Solver", "as_dim", "declared_rank", "declared_type"]
+__all__ = ["Solver", "as_dim", "declared_type", "without_dims"]

@@ -497,7 +497,7 @@ def _weakened(a: Poly) -> Iterator[Poly]:
 
 def is_equal(a: Poly, b: Poly) -> bool | None:
     """True / False where equal for every size / for none; None where it depends or is not known."""
-    difference = _without_mod(a - b)
+    difference = _plain_form(a - b)
     if not difference.terms:
         return True
     common = math.gcd(*(c for m, c in difference.terms if m))
@@ -507,19 +507,25 @@ def is_equal(a: Poly, b: Poly) -> bool | None:
     return False if apart or difference.is_constant else None
 
 
-def _without_mod(a: Poly) -> Poly:
-    """``mod(x, k)`` written as ``x - k * floordiv(x, k)``: one form for both."""
-    calls = [c for c in a.atoms() if isinstance(c, Call) and c.fn == "mod"]
-    if not calls or any(p > 1 for m, _ in a.terms for _, p in m):
+def _plain_form(a: Poly) -> Poly:
+    """One form for what can be written in two: ``mod(x, k)`` is ``x - k*floordiv(x, k)``, and the odd half
+    ``floordiv(x - 1, 2)`` is ``x - 1 - floordiv(x, 2)``."""
+    if any(p > 1 for m, _ in a.terms for _, p in m):
         return a
     total = Poly({})
     for monomial, coefficient in a.terms:
         product = Poly.constant(coefficient)
         for atom, _ in monomial:
-            if isinstance(atom, Call) and atom.fn == "mod":
-                x, k = atom.args
-                product *= x - k * floor_div(x, k)
-            else:
-                product *= Poly({((atom, 1),): 1})
+            product *= _plain_atom(atom)
         total += product
     return total
+
+
+def _plain_atom(atom: Atom) -> Poly:
+    if isinstance(atom, Call) and atom.fn == "mod":
+        x, k = atom.args
+        return x - k * floor_div(x, k)
+    if isinstance(atom, Call) and atom.fn == "floordiv" and atom.args[1] == 2 and atom.args[0].offset == -1:
+        x = atom.args[0] + 1
+        return x - 1 - floor_div(x, Poly.constant(2))
+    return Poly({((atom, 1),): 1})

@@ -13,10 +13,9 @@ from surgeon_passes.index import GraphIndex
 from surgeon_passes.model import Extras, numpy_dtype
 from surgeon_passes.model.importer import variable
 from surgeon_passes.region import TensorType
-from surgeon_passes.values import shapes as _shapes  # noqa: F401  (registers the shape functions)
-from surgeon_passes.values.dims import Dim, Shape, show
+from surgeon_passes.values.dims import Dim, Shape, show, type_shape
 from surgeon_passes.values.inference import model_types
-from surgeon_passes.values.solver import Solver, declared_type
+from surgeon_passes.values.solver import Solver, declared_type, without_dims
 from surgeon_passes.values.symbols import Poly
 
 
@@ -45,7 +44,8 @@ class TypeMap:
         self.index = index if index is not None else GraphIndex(graph)
         self._extras = extras
         self._hints = list(_stated(self.index, extras))
-        self.solver = Solver(self.index, model_types(self.index, extras), strict)
+        ranks = {id(tensor): without_dims(entry) for tensor, entry in self._hints}
+        self.solver = Solver(self.index, model_types(self.index, extras), ranks, strict)
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         """dtype, shape (ints, polynomials, None) and kind. Raises ContradictionError where onnx and the shape functions
@@ -59,9 +59,9 @@ class TypeMap:
     def stale(self) -> list[StaleShape]:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
         found = []
-        for tensor, declared in self._hints:
-            computed: Any = self.type_of(tensor).shape
-            if computed is not None and _contradicts(declared, computed):
+        for tensor, entry in self._hints:
+            declared, computed = type_shape(entry), type_shape(self.type_of(tensor))
+            if declared is not None and computed is not None and _contradicts(declared, computed):
                 found.append(StaleShape(tensor.name, declared, computed))
         return found
 
@@ -82,7 +82,7 @@ class TypeMap:
             return
         if entry.dtype:
             tensor.dtype = numpy_or_onnx(entry.dtype)
-        shape: Any = entry.shape
+        shape = type_shape(entry)
         tensor.shape = None if shape is None else [_plain(d) for d in shape]
 
 
@@ -99,16 +99,16 @@ def _plain(dim: Dim) -> int | str | None:
     return dim
 
 
-def _stated(index: GraphIndex, extras: Extras | None) -> Iterator[tuple[gs.Tensor, Shape]]:
-    """Every (tensor, shape) that the file states of a node's output."""
+def _stated(index: GraphIndex, extras: Extras | None) -> Iterator[tuple[gs.Tensor, TensorType]]:
+    """Every (tensor, type) that the file states of a node's output."""
     hints = {k: v for g in (extras.graphs.values() if extras else ()) for k, v in g.hints.items()}
     for tensor in list(index.tensors()):
         if index.producer(tensor) is None or isinstance(tensor, gs.Constant):
             continue
         source = variable(hints[id(tensor)]) if id(tensor) in hints else tensor
-        entry: Any = declared_type(source)
-        if entry.shape is not None:
-            yield tensor, entry.shape
+        entry = declared_type(source)
+        if entry.dtype or entry.shape is not None:
+            yield tensor, entry
 
 
 def _contradicts(declared: Shape, computed: Shape) -> bool:

@@ -130,6 +130,8 @@ def test_three_valued_comparison():
     assert dims.less_equal(dims.floor_div(H, 2), H) is True
     rebuilt = dims.add(dims.mul(2, dims.floor_div(H, 2)), dims.floor_mod(H, 2))
     assert dims.equal(rebuilt, H) is True
+    halves = dims.add(dims.floor_div(H, 2), dims.ceil_div(H, 2))
+    assert dims.equal(halves, H) is True
 
 
 def test_overflow_and_growth_are_unknown():

@@ -8,9 +8,10 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.model import array_of
 from surgeon_passes.model.constants import SparseTensorValues
 from surgeon_passes.values import dims
-from surgeon_passes.values.lattice import Array, Value, object_array, pack, read_constant
+from surgeon_passes.values.lattice import Array, Value, object_array, pack
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
 from surgeon_passes.values.shapes.create import shape_slice
@@ -34,7 +35,7 @@ def constant(n: Operands) -> Value:
     for name in n.view.attrs:
         value = n.attr(name)
         if isinstance(value, gs.Constant):
-            return read_constant(value)
+            return array_of(value)
         if isinstance(value, onnx.AttributeProto) and value.HasField("sparse_tensor"):
             return SparseTensorValues(value.sparse_tensor).load()
         if name in _CONSTANT_DTYPES:
@@ -60,7 +61,7 @@ def constant_of_shape(n: Operands) -> Value:
     target = n.ints(0)
     n.fits(int(np.prod(target, dtype=object)) if target else 1)
     value = n.attr("value")
-    fill: Array = read_constant(value).reshape(()) if isinstance(value, gs.Constant) else np.array(0, np.float32)
+    fill: Array = array_of(value).reshape(()) if isinstance(value, gs.Constant) else np.array(0, np.float32)
     return np.full(target, fill, fill.dtype)
 
 

@@ -1,0 +1,273 @@
+"""Types: onnx's inference on a light copy, hints that may be stale, refinement, contradictions, writing back."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+import pytest
+from onnx import TensorProto, helper
+
+from surgeon_passes.errors import ContradictionError
+from surgeon_passes.model import import_model
+from surgeon_passes.region import TensorType
+from surgeon_passes.values import Evaluator, Poly, TypeMap
+from surgeon_passes.values.registry import Entry
+from tests.values.build import dims, evaluator, model
+
+F32 = np.float32
+
+
+def hint(proto, name, shape, elem_type=TensorProto.FLOAT):
+    proto.graph.value_info.append(helper.make_tensor_value_info(name, elem_type, shape))
+    return proto
+
+
+def test_stale_value_info_is_recomputed_and_reported():
+    proto = model(
+        "(float[4,3] x) => (float[] y) { h = MatMul(x, w) s = Shape(h) n = Gather(s, i0) f = Cast<to=1>(n) y = Div(h, f) }",
+        w=np.ones((3, 2), F32),
+        i0=np.int64(0),
+    )
+    ev = evaluator(hint(proto, "h", [1, 2]))
+    assert dims(ev, "h") == ["4", "2"]
+    assert ev.value("n").tolist() == 4
+    assert [str(s) for s in ev.types.stale()] == ["'h' is declared [1, 2] and computed [4, 2]"]
+
+
+def test_stale_outputs_are_reported_and_never_believed():
+    proto = model("(float[4,3] x) => (float[1,3] y) { y = Relu(x) s = Shape(y) }")
+    ev = evaluator(proto)
+    assert ev.value("s").tolist() == [4, 3]
+    assert [s.tensor for s in ev.types.stale()] == ["y"]
+
+
+def test_right_hints_are_no_contradiction():
+    proto = model("(float[N,3] x) => (float[N,3] y) { h = Relu(x) y = Relu(h) }")
+    assert evaluator(hint(proto, "h", ["M", 3])).types.stale() == []
+
+
+def test_hints_of_plain_graphsurgeon_graphs():
+    proto = hint(model("(float[4,3] x) => (float[a,b] y) { h = Relu(x) y = Relu(h) }"), "h", [1, 3])
+    types = TypeMap(gs.import_onnx(proto))
+    assert [s.tensor for s in types.stale()] == ["h"]
+
+
+def test_names_of_inputs_are_symbols_and_invented_ones_unknown():
+    ev = evaluator(
+        model("(float[batch,3] x, float[unk__0] z) => (y, n) { y = Concat<axis=0>(x, x) c = NonZero(z) n = Neg(c) }")
+    )
+    assert dims(ev, "x") == ["batch", "3"]
+    assert dims(ev, "z") == ["unk__0"]  # the file's own name
+    assert dims(ev, "y") == ["2*batch", "3"]
+    assert dims(ev, "n") == ["1", "?"]
+
+
+def test_any_text_is_one_symbol():
+    proto = model("(float[N] x) => (y) { y = Relu(x) }")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "floor(N/2) + 1"
+    assert dims(evaluator(proto), "y") == ["floor(N/2) + 1"]
+
+
+def test_negative_dims_are_unknown():
+    proto = model("(float[N,3] x) => (y) { y = Relu(x) }")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    assert dims(evaluator(proto), "y") == ["?", "3"]
+
+
+def test_custom_operators_keep_dtype_and_rank_of_a_hint():
+    proto = model("(float[N,3] x) => (float[] y) { y = Relu(h) }")
+    proto.opset_import.append(helper.make_opsetid("my", 1))
+    proto.graph.node.insert(0, helper.make_node("Thing", ["x"], ["h"], domain="my"))
+    hint(proto, "h", [7, 3])
+    known = TensorType(TensorProto.FLOAT, (None, None))
+    for ev in (evaluator(proto), Evaluator(gs.import_onnx(proto))):
+        assert ev.types.type_of(ev.tensor("h")) == known
+        assert ev.types.type_of(ev.tensor("y")) == known
+
+
+def test_bodies_see_outer_types():
+    proto = model("(bool c, float[N,4,H] x) => (float[] y) { h = MaxPool<kernel_shape=[2], strides=[2]>(x) y = If(c) <"
+                  "then_branch = a () => (float[9] o) { o = Relu(h) },"
+                  "else_branch = b () => (float[9] p) { z = Sigmoid(h) p = Neg(z) }> }")  # fmt: skip
+    ev = evaluator(proto)
+    for name in ("o", "p", "y"):
+        assert dims(ev, name) == ["N", "4", "floordiv(H, 2)"]
+
+
+def test_branches_that_differ():
+    proto = model("(bool c, float[N,4] x) => (float[] y) { y = If(c) <"
+                  "then_branch = a () => (o) { o = Relu(x) },"
+                  "else_branch = b () => (p) { p = Concat<axis=0>(x, x) }> }")  # fmt: skip
+    assert dims(evaluator(proto), "y") == ["?", "4"]
+
+
+def test_scan_bodies():
+    proto = model("(float[T,4] x, float[4] s) => (float[] a, float[] b) { a, b = Scan<num_scan_inputs=1, "
+                  "body = g (float[9] st, float[9] xi) => (st2, o) { st2 = Add(st, xi) o = Relu(st2) }>(s, x) }")  # fmt: skip
+    ev = evaluator(proto)
+    assert dims(ev, "xi") == ["4"]
+    assert dims(ev, "st2") == ["4"]
+    assert dims(ev, "b") == ["T", "4"]
+
+
+def test_kinds_other_than_tensors():
+    ev = evaluator(
+        model(
+            "(float[2] x) => (float[] y) { s = SequenceConstruct(x, x) i = Constant<value_int=0>() y = SequenceAt(s, i) }"
+        )
+    )
+    assert ev.types.type_of(ev.tensor("s")).kind == "sequence"
+    assert ev.types.type_of(ev.tensor("y")).dtype == TensorProto.FLOAT
+
+
+def test_large_weights_do_not_take_part_in_inference():
+    big = np.ones((64, 4096), F32)
+    proto = model("(float[N,64] x, bool c) => (float[] y, float[] z) { k = Constant<value = float[1] {1.0}>() "
+                  "y0 = MatMul(x, w) y = Add(y0, k) z = If(c) <then_branch = a () => (o) { o = MatMul(x, v) }, "
+                  "else_branch = b () => (p) { p = Relu(y0) }> }", w=big)  # fmt: skip
+    proto.graph.node[0].attribute[0].t.CopyFrom(onnx.numpy_helper.from_array(np.ones((1, 4096), F32), "k"))
+    body = proto.graph.node[3].attribute[0].g
+    body.initializer.append(onnx.numpy_helper.from_array(big, "v"))
+    seen = []
+    infer = onnx.shape_inference.infer_shapes
+
+    def spy(light, **options):
+        seen.append(light.ByteSize())
+        return infer(light, **options)
+
+    with mock.patch("surgeon_passes.values.inference.shape_inference.infer_shapes", spy):
+        ev = evaluator(proto)
+    for name in ("y", "z", "o", "p"):
+        assert dims(ev, name) == ["N", "4096"]
+    assert seen[0] < 2000
+
+
+def test_inference_that_fails_leaves_the_shape_functions():
+    proto = model("(float[N,3] x) => (float[] y) { h = Relu(x) y = Concat<axis=1>(h, x) }")
+    error = onnx.shape_inference.InferenceError("no")
+    with mock.patch("surgeon_passes.values.inference.shape_inference.infer_shapes", side_effect=error):
+        ev = evaluator(proto)
+    found = ev.types.type_of(ev.tensor("y"))
+    assert (found.dtype, [str(d) for d in found.shape]) == (TensorProto.FLOAT, ["N", "6"])
+
+
+@pytest.mark.parametrize("wrong", [(4, 3), (5, 3, 1)])
+def test_a_contradiction_names_the_node(wrong):
+    ev = evaluator(model("(float[5,3] x) => (float[] y) { y = Relu(x) }"))
+    entry = Entry(lambda n: [wrong], 1, None)
+    with (
+        mock.patch("surgeon_passes.values.registry.shape_entry", return_value=entry),
+        pytest.raises(ContradictionError, match=r"Relu -> 'y': onnx infers \[5, 3\] for 'y', the shape evaluator"),
+    ):
+        ev.types.type_of(ev.tensor("y"))
+
+
+def test_set_overrides():
+    ev = evaluator(model("(float[5,3] x) => (float[] y) { y = Relu(x) s = Shape(y) }"))
+    ev.types.set(ev.tensor("y"), TensorType(1, (Poly.symbol("K"), 3)))
+    assert [str(e) for e in ev.value("s").elements] == ["K", "3"]
+
+
+def test_store_writes_what_graphsurgeon_can_hold():
+    proto = model("(float[N,4,H] x) => (float[a,b,c] y) { m = MaxPool<kernel_shape=[2], strides=[2]>(x) t = Transpose(x) "
+                  "b = Cast<to=16>(x) y = Relu(m) }")  # fmt: skip
+    imported = import_model(proto)
+    types = TypeMap(imported.graph, extras=imported.extras, strict=True)
+    types.store()
+    tensors = imported.graph.tensors()
+    assert (tensors["m"].dtype, tensors["m"].shape) == (np.float32, ["N", 4, None])
+    assert tensors["t"].shape == ["H", 4, "N"]
+    assert tensors["b"].dtype == TensorProto.BFLOAT16
+    assert tensors["y"].shape == ["a", "b", "c"]  # the model's interface is not touched
+
+
+# --- what exporters write ----------------------------------------------------------------------------------------------
+
+
+def test_flatten_idiom():
+    ev = evaluator(model("(float[N,3,4,4] x) => (float[] y) { s = Shape(x) d = Gather(s, i0) u = Unsqueeze(d, a0) "
+                         "t = Concat<axis=0>(u, m1) y = Reshape(x, t) }",
+                         i0=np.int64(0), a0=np.array([0]), m1=np.array([-1])))  # fmt: skip
+    assert dims(ev, "y") == ["N", "48"]
+
+
+def test_shape_start_then_slice_and_gather():
+    ev = evaluator(model("(float[2,3,4,5] x) => (int64[] y) { s = Shape<start=1>(x) y = Slice(s, a, b) g = Gather(s, one) }",
+                         a=np.array([1]), b=np.array([3]), one=np.int64(1)))  # fmt: skip
+    assert ev.value("y").tolist() == [4, 5]
+    assert ev.value("g").tolist() == 4
+
+
+def test_zero_in_a_computed_target_copies_from_its_own_input():
+    ev = evaluator(model("(float[N,6,4] x) => (float[] y) { m = Reshape(x, s1) s = Shape(x) n = Gather(s, i0) "
+                         "t = Concat<axis=0>(zero, n, m1) y = Reshape(m, t) }",
+                         s1=np.array([3, -1, 8]), i0=np.array([0]), zero=np.array([0]), m1=np.array([-1])))  # fmt: skip
+    assert dims(ev, "m") == ["3", "N", "8"]
+    assert dims(ev, "y") == ["3", "N", "8"]
+
+
+def test_literal_zero_with_allowzero():
+    ev = evaluator(model("(float[0,4,3] x) => (float[] y) { m = Reshape(x, s1) y = Reshape<allowzero=1>(m, s2) }",
+                         s1=np.array([2, 6, -1]), s2=np.array([0, 0, 5])))  # fmt: skip
+    assert dims(ev, "m") == ["2", "6", "0"]
+    assert dims(ev, "y") == ["0", "0", "5"]
+
+
+def test_expand_over_a_dim_that_may_be_one():
+    ev = evaluator(model("(float[N,3] x) => (float[] y, float[] z) { y = Expand(x, e1) z = Expand(x, e2) }",
+                         e1=np.array([1, 3]), e2=np.array([2, 3])))  # fmt: skip
+    assert dims(ev, "y") == ["N", "3"]
+    assert dims(ev, "z") == ["2", "3"]
+
+
+def test_minus_one_mask_of_expand():
+    ev = evaluator(model("(float[2,3,1] x) => (float[] y) { ts = Shape(t) o = ConstantOfShape<value = int64[1] {1}>(ts) "
+                         "n = Mul(o, m1) m = Equal(t, n) t2 = Where(m, o, t) y = Expand(x, t2) }",
+                         t=np.array([-1, 3, 4]), m1=np.int64(-1)))  # fmt: skip
+    assert ev.value("t2").tolist() == [1, 3, 4]
+    assert dims(ev, "y") == ["2", "3", "4"]
+
+
+def test_resize_with_scaled_sizes():
+    ev = evaluator(model("(float[N,2,5,6] x) => (float[] y) { s = Shape(x) h = Gather(s, i2) nc = Slice(s, z, two) "
+                         "hf = Cast<to=1>(h) hm = Mul(hf, sc) hl = Floor(hm) hi = Cast<to=7>(hl) "
+                         "sz = Concat<axis=0>(nc, hi, hi) y = Resize<mode=\"linear\">(x, , , sz) }",
+                         i2=np.array([2]), z=np.array([0]), two=np.array([2]), sc=F32(1.5)))  # fmt: skip
+    assert dims(ev, "y") == ["N", "2", "7", "7"]
+
+
+def test_range_of_a_static_dim():
+    ev = evaluator(model("(float[B,5] x) => (int64[] r, int64[] q) { s = Shape(x) n = Gather(s, i1) r = Range(z, n, o) "
+                         "b = Gather(s, z) q = Range(z, b, o) }",
+                         i1=np.int64(1), z=np.int64(0), o=np.int64(1)))  # fmt: skip
+    assert ev.value("r").tolist() == [0, 1, 2, 3, 4]
+    assert dims(ev, "q") == ["B"]
+
+
+def test_size_and_product_of_the_shape():
+    ev = evaluator(model("(float[2,3,4] x) => (n, p) { n = Size(x) s = Shape(x) p = ReduceProd<keepdims=0>(s) }"))
+    assert ev.value("n").tolist() == 24
+    assert ev.value("p").tolist() == 24
+
+
+def test_nonzero_is_never_static():
+    ev = evaluator(model("(float[4] x) => (n) { z = NonZero(x) s = Shape(z) n = Gather(s, i1) o = ConstantOfShape(n) }",
+                         i1=np.array([1])))  # fmt: skip
+    assert ev.value("n") is None
+    assert dims(ev, "o") == ["?"]
+
+
+def test_empty_shape_arithmetic():
+    ev = evaluator(model("(float[2,3] x) => (float[] y) { s = Shape(x) e = Slice(s, z, z) e2 = Mul(e, two) "
+                         "t = Concat<axis=0>(e2, six) y = Reshape(x, t) }",
+                         z=np.array([0]), two=np.array([2]), six=np.array([6])))  # fmt: skip
+    assert ev.value("e2").shape == (0,)
+    assert ev.value("t").tolist() == [6]
+
+
+def test_evaluator_of_a_plain_graph():
+    graph = gs.import_onnx(model("(float[N,3] x) => (s) { s = Shape(x) }"))
+    assert [str(e) for e in Evaluator(graph).value("s").elements] == ["N", "3"]
