@@ -223,14 +223,28 @@ class _Moves:
         producer = self.index.producer(now)
         is_interface = producer is None or self.index.is_output(now) or id(now) in self.renamed
         if producer is None or is_interface or self.index.scope(producer) is not scope:
-            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+            return [self.identity(old, now)]
         if id(producer) in self.gone:
+            if id(now) in self.made:
+                return [self.identity(old, now)]
             raise Decline(f"'{now.name}' is made by a node that goes away")
         self.touch(producer)
         self.renamed[id(now)] = old
         self.outputs.append((producer, _slot(producer.outputs, now), now, old))
         self.readers(now, old)
         return []
+
+    def identity(self, old: gs.Tensor, now: gs.Tensor) -> gs.Node:
+        """Both are interface: a node between them stays. Raises Decline where that is what goes away."""
+        maker = self.index.producer(old)
+        if maker is not None and maker.op == "Identity" and maker.inputs[0] is now:
+            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+        node = gs.Node(
+            "Identity", self.index.unique_node_name(f"{maker.name}_Identity") if maker and maker.name else ""
+        )
+        list.append(node.inputs, now)
+        list.append(node.outputs, old)
+        return node
 
     def readers(self, old: gs.Tensor, now: gs.Tensor) -> None:
         for node in self.index.consumers(old):
