@@ -309,7 +309,7 @@ class _Run:
 
     def find_guilty(self, outcome: _Outcome, banned: list[Decision]) -> Decision | None:
         """The rewrite with which the end check begins to fail: the run is repeated up to its n-th edit, n by bisection."""
-        low, high = 0, outcome.state.edit_count
+        low, high = 0, len(outcome.state.made)
         if high == 0:
             return None
         while low < high:
@@ -322,8 +322,8 @@ class _Run:
                 low = middle + 1
         if low == 0:
             return None
-        trial = self.once((), banned, limit=low)
-        return trial.state.applied[-1] if trial.state.applied else None
+        made = self.once((), banned, limit=low).state.made
+        return made[low - 1] if len(made) >= low else None
 
 
 def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:

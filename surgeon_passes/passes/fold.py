@@ -12,6 +12,7 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import APPLIED, DECLINED, VERIFIED, Decision
 from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import Pass, parse_bytes
+from surgeon_passes.passes.inline import inline_known_ifs
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
@@ -23,7 +24,7 @@ HANDLERS, RUNTIME, LIFT = "fold_shape_arithmetic", "fold_constants", "lift_const
 
 @dataclass(frozen=True)
 class Fold(Pass):
-    """Constant nodes become initializers, shape arithmetic and constant expressions their values.
+    """Constant nodes become initializers, shape arithmetic and constant expressions their values, known Ifs a branch.
 
     ``max_bytes`` bounds a folded tensor that is larger than what it is made from ("1MiB", or bytes), and their sum beyond
     a quarter of the model's weights; what would exceed it is left, and the report says so.
@@ -42,8 +43,8 @@ class Fold(Pass):
             remove_dead(state)
         if folder.by_handlers():
             remove_dead(state)
-            return True
-        return changed
+            changed = True
+        return inline_known_ifs(state) or changed
 
 
 class _Folder:
@@ -223,7 +224,10 @@ class _Folder:
             self.state.decide(decision)
             return None
         self.state.rewriter.journal.apply(edit)
-        self.state.edit_count += 1
+        self.state.made.append(decision)
+        scope = self.index.scope(node)
+        if scope.parent is not None:  # other bodies may use the name, too
+            self.state.model.extras.of(scope.graph).constants.append(new)
         if rule == RUNTIME:
             decision.reason = "computed by ONNX Runtime"
             self.state.decide(decision)

@@ -190,7 +190,7 @@ class _Sweeper:
         if (rule.name, self.index.scope(match.root).path, root) in state.banned:
             return None
         edit = state.rewriter.rewrite(rule, match, list(reads))
-        state.edit_count += 1
+        state.made.append(edit.decision)
         self.applied[rule.name] += 1
         if self.applied[rule.name] > self.limit:
             raise RuleError(

@@ -18,6 +18,7 @@ def settle(state: State, edits: Sequence[Edit]) -> list[Edit]:
             _accept(state, edit, Verdict(UNVERIFIED, reason="verification is off"))
         state.rewriter.journal.forget()
         return list(edits)
+    state.index.sync_bodies()
     groups = connected(edits)
     verdicts = state.check([region_of(group) for group in groups])
     kept: list[Edit] = []
@@ -47,6 +48,7 @@ def _bisect(state: State, failed: list[tuple[list[Edit], Verdict]]) -> list[Edit
     for group, _ in reversed(failed):
         for edit in reversed(group):
             state.rewriter.journal.undo(edit)
+    state.index.sync_bodies()
     alone = [edit for group, _ in failed if len(group) > 1 for edit in group]
     singles = dict(zip(map(id, alone), state.check([region_of([e]) for e in alone]), strict=True)) if alone else {}
     kept: list[Edit] = []

@@ -62,7 +62,8 @@ class State:
     banned: set[tuple[str, str, str]] = field(default_factory=set)
     """(rule, graph, root) that the end check found guilty"""
     edit_limit: int | None = None
-    edit_count: int = 0
+    made: list[Decision] = field(default_factory=list)
+    """every edit in the order in which it was made, whatever became of it"""
     applied: list[Decision] = field(default_factory=list)
     refuted: set[tuple[str, frozenset[int]]] = field(default_factory=set)
     _seen: set[tuple[str, str, str, str]] = field(default_factory=set)
@@ -93,7 +94,7 @@ class State:
             observer(decision)
 
     def may_edit(self) -> bool:
-        return self.edit_limit is None or self.edit_count < self.edit_limit
+        return self.edit_limit is None or len(self.made) < self.edit_limit
 
     def report_progress(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:

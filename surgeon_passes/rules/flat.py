@@ -21,31 +21,36 @@ class Tree:
     nodes: tuple[gs.Node, ...]
 
 
-def joins(node: gs.Node | None, kind: str) -> bool:
-    """Whether ``node`` is of the tree's operator."""
-    return node is not None and node.op in OPERATORS[kind] and node.domain in (None, "", "ai.onnx")
+def joins(node: gs.Node | None, kind: str, index: GraphIndex) -> bool:
+    """Whether ``node`` is of the tree's operator, in its newest meaning."""
+    if node is None or node.op not in OPERATORS[kind] or node.domain not in (None, "", "ai.onnx"):
+        return False
+    return NodeView(node, index.opset(node)).regular
 
 
-def flatten(root: gs.Node, kind: str, index: GraphIndex) -> Tree | None:
+def flatten(root: gs.Node, kind: str, index: GraphIndex, limit: int | None = None) -> Tree | None:
     """The tree under ``root``; None where it is not of this kind.
 
     An inner node is absorbed only where its result has exactly one use and lies in the same graph: it is no output and no
-    body captures it. Linear in the leaves, without recursion.
+    body captures it. Linear in the leaves, without recursion. Beyond ``limit`` leaves the rest is left as it stands.
     """
-    if not joins(root, kind) or not NodeView(root, index.opset(root)).regular:
+    if not joins(root, kind, index):
         return None
     scope = index.scope(root)
     leaves: list[gs.Tensor] = []
     nodes = [root]
     todo = list(reversed(root.inputs))
-    while todo:
+    while todo and (limit is None or len(leaves) + len(todo) <= limit):
         tensor = todo.pop()
         inner = index.producer(tensor)
-        if inner is not None and joins(inner, kind) and index.edge_count(tensor) == 1 and index.scope(inner) is scope:
+        single = inner is not None and index.edge_count(tensor) == 1 and index.scope(inner) is scope
+        if single and joins(inner, kind, index):
+            assert inner is not None
             nodes.append(inner)
             todo.extend(reversed(inner.inputs))
         else:
             leaves.append(tensor)
+    leaves += reversed(todo)
     return Tree(tuple(leaves), tuple(nodes)) if len(leaves) > 1 else None
 
 
@@ -55,4 +60,4 @@ def is_inner(root: gs.Node, kind: str, index: GraphIndex) -> bool:
     if index.edge_count(result) != 1 or index.is_output(result):
         return False
     user = index.consumers(result)[0]
-    return joins(user, kind) and index.scope(user) is index.scope(root)
+    return joins(user, kind, index) and index.scope(user) is index.scope(root)

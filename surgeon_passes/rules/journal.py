@@ -29,10 +29,14 @@ class Edit:
     outputs: tuple[Slot, ...] = ()
     graph_outputs: tuple[tuple[Scope, int, gs.Tensor, gs.Tensor], ...] = ()
     pairs: tuple[tuple[gs.Tensor, gs.Tensor], ...] = ()
+    renamed: tuple[tuple[gs.Tensor, str, str], ...] = ()
+    """tensors that get another name, since they come into a graph where theirs is taken"""
     touched: tuple[NodeImage, ...] = ()
     """nodes that stay and whose edges move, as they were"""
     cone: tuple[NodeImage, ...] = ()
     exactness: Exactness = Exactness.ROUNDING
+    identity: frozenset[int] = frozenset()
+    """ids of the nodes that matched"""
 
     def footprint(self) -> set[int]:
         """Ids of the nodes that this edit touches: edits that share one belong to one region."""
@@ -41,7 +45,12 @@ class Edit:
 
     def key(self) -> tuple[str, frozenset[int]]:
         """The rewrite's identity, for not doing again what was refuted."""
-        return (self.rule, frozenset(id(i.node) for i in self.removed))
+        return (self.rule, self.identity)
+
+    def moved(self) -> set[int]:
+        """Ids of the tensors whose readers read another one now."""
+        found = {id(old) for old, now in self.pairs if old is not now}
+        return found | {id(old) for _, _, old, _ in self.outputs}
 
 
 class Journal:
@@ -56,6 +65,8 @@ class Journal:
         self.edits.append(edit)
 
     def _do(self, edit: Edit) -> None:
+        for tensor, _, name in edit.renamed:
+            tensor.name = name
         for image in edit.removed:
             self.index.remove_node(image.node)
         for node, position, _, new in edit.outputs:
@@ -86,6 +97,8 @@ class Journal:
             self.index.set_output(node, position, old)
         for image in reversed(edit.removed):
             self.index.restore_node(image.node)
+        for tensor, name, _ in edit.renamed:
+            tensor.name = name
         self.edits.remove(edit)
 
     def can_redo(self, edit: Edit) -> bool:
@@ -100,9 +113,17 @@ class Journal:
                 return False
         return (
             all(self.index.is_live(n) and n.inputs[i] is old for n, i, old, _ in edit.inputs)
+            and self._reaches_all_readers(edit)
             and all(self.index.is_live(n) and n.outputs[i] is old for n, i, old, _ in edit.outputs)
             and all(s.graph.outputs[i] is old for s, i, old, _ in edit.graph_outputs)
         )
+
+    def _reaches_all_readers(self, edit: Edit) -> bool:
+        """Whether nothing reads a tensor that the edit moves but what it takes out or turns to the new one."""
+        reached = {id(i.node) for i in edit.removed} | {id(slot[0]) for slot in edit.inputs}
+        moved = [old for old, now in edit.pairs if old is not now and not self.index.is_output(old)]
+        moved += [old for _, _, old, _ in edit.outputs]
+        return all(id(reader) in reached for tensor in moved for reader in self.index.consumers(tensor))
 
     def forget(self) -> list[Edit]:
         """Hand out the edits and start anew: they are final."""
@@ -115,8 +136,13 @@ def _same(first: Sequence[gs.Tensor], second: Sequence[gs.Tensor]) -> bool:
 
 
 def connected(edits: Iterable[Edit]) -> list[list[Edit]]:
-    """Edits grouped by shared nodes (union-find), each group in order."""
+    """Edits grouped by shared nodes (union-find), each group in order.
+
+    An edit that moved the readers of a tensor belongs to one that took such a reader out, too: taken back alone, the
+    latter would bring back a reader of what is no more.
+    """
     items = list(edits)
+    moved = {key for edit in items for key in edit.moved()}
     parent = list(range(len(items)))
 
     def find(number: int) -> int:
@@ -127,7 +153,8 @@ def connected(edits: Iterable[Edit]) -> list[list[Edit]]:
 
     owner: dict[int, int] = {}
     for number, edit in enumerate(items):
-        for key in edit.footprint():
+        read = {id(t) for i in edit.removed for t in i.inputs if id(t) in moved}
+        for key in edit.footprint() | edit.moved() | read:
             if key in owner:
                 parent[find(number)] = find(owner[key])
             owner[key] = find(number)

@@ -67,6 +67,12 @@ class _Assign:
     args: tuple[Value, ...]
     leaves: tuple[gs.Tensor, ...]
     is_root: bool
+    taken: frozenset[int] = frozenset()
+    """positions of leaves that have an argument"""
+
+    @property
+    def others(self) -> tuple[gs.Tensor, ...]:
+        return tuple(leaf for position, leaf in enumerate(self.leaves) if position not in self.taken)
 
 
 Goal: TypeAlias = _Seek | _Define | _Assign
@@ -424,7 +430,9 @@ class _Machine:
     def flat(self, pattern: Flat, node: gs.Node, is_root: bool) -> _Options:
         if is_root and flat.is_inner(node, pattern.kind, self.index):
             return []
-        tree = flat.flatten(node, pattern.kind, self.index)
+        fixed = tuple(a for a in pattern.args if not isinstance(a, TemplateUse) and not _is_rest(a))
+        is_open = is_root or len(fixed) < len(pattern.args)
+        tree = flat.flatten(node, pattern.kind, self.index, None if is_open else len(fixed))
         if tree is None:
             self.fail(pattern.span, f"{node.op} is no {pattern.kind} of two or more")
             return []
@@ -432,9 +440,9 @@ class _Machine:
             self.match_node(member)
         if len(pattern.args) == 1 and isinstance(pattern.args[0], TemplateUse):
             return self.template(pattern, pattern.args[0], tree, is_root)
-        fixed = tuple(a for a in pattern.args if not isinstance(a, TemplateUse) and not _is_rest(a))
-        if len(tree.leaves) < len(fixed):
-            self.fail(pattern.span, f"{len(tree.leaves)} operands where {len(fixed)} are wanted")
+        if len(tree.leaves) < len(fixed) or (len(tree.leaves) > len(fixed) and not is_open):
+            more = "" if len(tree.leaves) < len(fixed) else "or more "
+            self.fail(pattern.span, f"{len(tree.leaves)} {more}operands where {len(fixed)} are wanted")
             return []
         return [((_Assign(pattern, tuple(sorted(fixed, key=_selectivity)), tree.leaves, is_root),), None)]
 
@@ -443,20 +451,33 @@ class _Machine:
             return _one() if self.finish(goal) else []
         first, rest = goal.args[0], goal.args[1:]
         options: _Options = []
+        seen: set[int] = set()
         for position, leaf in enumerate(goal.leaves):
-            others = goal.leaves[:position] + goal.leaves[position + 1 :]
-            options.append(((_Seek(first, leaf), _Assign(goal.flat, rest, others, goal.is_root)), None))
+            if position in goal.taken or id(leaf) in seen or not self.could_be(first, leaf):
+                continue
+            seen.add(id(leaf))
+            after = _Assign(goal.flat, rest, goal.leaves, goal.is_root, goal.taken | {position})
+            options.append(((_Seek(first, leaf), after), None))
+        if not options:
+            self.fail(first.span, f"no operand of the {goal.flat.kind} fits")
         return options
+
+    def could_be(self, value: Value, leaf: gs.Tensor) -> bool:
+        """A cheap look at a leaf, so that a long sum is not searched operand by operand."""
+        if isinstance(value, Call):
+            node = self.index.producer(leaf)
+            return node is not None and OpId(domain_of(node.domain), node.op) in value.ops
+        if isinstance(value, NameRef) and value.name in self.state.names:
+            held = self.state.names[value.name]
+            return held is leaf or (isinstance(held, gs.Tensor) and same(held, leaf, self.context))
+        return True
 
     def finish(self, goal: _Assign) -> bool:
         rest = next((a for a in goal.flat.args if _is_rest(a)), None)
         if isinstance(rest, NameRef):
-            return self.bind(rest.name, goal.leaves, rest.span)
-        if not goal.leaves:
-            return True
-        if not goal.is_root:
-            return self.fail(goal.flat.span, f"'{goal.leaves[0].name}' is one operand too many")
-        self.set_leftovers(goal.leaves)
+            return self.bind(rest.name, goal.others, rest.span)
+        if goal.others:
+            self.set_leftovers(goal.others)
         return True
 
     def set_leftovers(self, tensors: tuple[gs.Tensor, ...]) -> None:
@@ -607,9 +628,17 @@ def same(first: Any, second: Any, context: Context) -> bool:
         if not (isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second)):
             return False
         return all(same(a, b, context) for a, b in zip(first, second, strict=True))
-    if not (isinstance(first, gs.Constant) and isinstance(second, gs.Constant)):
+    if not (_is_constant(first, context) and _is_constant(second, context)):
         return False
     a, b = context.value(first), context.value(second)
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return False
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _is_constant(tensor: gs.Tensor, context: Context) -> bool:
+    """Whether a tensor is an initializer, or what a Constant node makes (those of functions stay nodes)."""
+    if isinstance(tensor, gs.Constant):
+        return True
+    node = context.index.producer(tensor)
+    return node is not None and node.op == "Constant"

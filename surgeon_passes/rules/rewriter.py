@@ -41,9 +41,10 @@ class Rewriter:
             raise RuleError(f"{rule.name}: the function chose '{outcome}', not one of {', '.join(rule.rewrites)}")
         rewrite = rule.rewrites[outcome]
         produced = {name for line in rewrite.lines for name in line.outputs}
-        self.check_interior(match, produced)
+        removed = _removed(match, replacement)
+        self.check_interior(match, produced, removed)
         emitted = Emitter(rule, match, replacement).run(rewrite)
-        before = cost([self.context.view(n) for n in match.matched], self.context.type_of, self.constant_shape)
+        before = cost([self.context.view(n) for n in removed], self.context.type_of, self.constant_shape)
         after = cost(self.views(emitted.nodes, match), self.context.type_of, self.constant_shape)
         if not rule.may_grow:
             _check_cost(before, after)
@@ -55,7 +56,7 @@ class Rewriter:
             nodes=tuple(node_label(n) for n in match.matched),
             metrics=_metrics(before, after),
         )
-        edit = self.plan(match, emitted, decision, rule.exactness, reads)
+        edit = self.plan(match, removed, emitted, decision, rule.exactness, reads)
         self.journal.apply(edit)
         return edit
 
@@ -85,12 +86,12 @@ class Rewriter:
         scope = self.index.scope(match.root)
         return [NodeView(n, scope.opset(n.domain or "")) for n in nodes]
 
-    def check_interior(self, match: Match, produced: set[str]) -> None:
+    def check_interior(self, match: Match, produced: set[str], removed: Iterable[gs.Node]) -> None:
         """A tensor that goes away must have no reader outside the match and be no output."""
         kept = {id(match._names[n]) for n in produced if match._names.get(n) is not None}
         kept.add(id(match.root.outputs[0]) if match.leftovers else 0)
-        matched = {id(n) for n in match.matched}
-        for node in match.matched:
+        matched = {id(n) for n in removed}
+        for node in removed:
             for tensor in node.outputs:
                 if not tensor.name or id(tensor) in kept:
                     continue
@@ -105,6 +106,7 @@ class Rewriter:
     def plan(
         self,
         match: Match,
+        removed: Iterable[gs.Node],
         emitted: Emitted,
         decision: Decision,
         exactness: Exactness,
@@ -120,7 +122,8 @@ class Rewriter:
             rule=decision.rule,
             root=match.root,
             decision=decision,
-            removed=match.matched,
+            removed=removed,
+            key=frozenset(id(n) for n in match.matched),
             added=emitted.nodes,
             replaced=replaced,
             exactness=exactness,
@@ -138,6 +141,7 @@ class Rewriter:
         replaced: Iterable[tuple[gs.Tensor, gs.Tensor]],
         exactness: Exactness,
         reads: Iterable[gs.Tensor] = (),
+        key: frozenset[int] | None = None,
     ) -> Edit:
         """An edit with everything that moving its results entails; :meth:`Journal.apply` carries it out.
 
@@ -168,6 +172,7 @@ class Rewriter:
             touched=tuple(moves.touched.values()),
             cone=tuple(NodeImage.of(n) for t in reads for n in self.cone(t)),
             exactness=exactness,
+            identity=key if key is not None else frozenset(gone),
         )
 
 
@@ -215,6 +220,12 @@ class _Moves:
 
     def touch(self, node: gs.Node) -> None:
         self.touched.setdefault(id(node), NodeImage.of(node))
+
+
+def _removed(match: Match, replacement: Replacement) -> tuple[gs.Node, ...]:
+    """What a rewrite takes out: the match, less what makes the leaves that it leaves."""
+    left = {id(n) for leaf in replacement.leave for n in leaf.matched}
+    return tuple(n for n in match.matched if id(n) not in left)
 
 
 def _slot(tensors: Iterable[gs.Tensor], tensor: gs.Tensor) -> int:
