@@ -58,9 +58,7 @@ def test_cannot_redo_what_builds_on_an_undone_edit() -> None:
 
 
 def test_an_edit_that_moves_readers_is_one_group_with_one_that_took_a_reader_out() -> None:
-    ground = Ground(
-        model("g (float[2] x) => (float[2] y, float[2] z) { t = Identity(x) y = Sub(t, t) z = Relu(t) }")
-    )
+    ground = Ground(model("g (float[2] x) => (float[2] y, float[2] z) { t = Identity(x) y = Sub(t, t) z = Relu(t) }"))
     reader, mover = ground.apply(ZERO), ground.apply(DROP_IDENTITY, "t")
     assert len(connected([reader, mover])) == 1
     for edit in (mover, reader):
@@ -100,7 +98,9 @@ def graphs(draw: st.DrawFn) -> onnx.ModelProto:
         if draw(st.booleans()):
             lines.append(f"{name} = {draw(st.sampled_from(OPS))}({first})")
         else:
-            lines.append(f"{name} = {draw(st.sampled_from(('Add', 'Sub')))}({first}, {draw(st.sampled_from(names[-2:]))})")
+            lines.append(
+                f"{name} = {draw(st.sampled_from(('Add', 'Sub')))}({first}, {draw(st.sampled_from(names[-2:]))})"
+            )
         names.append(name)
     outputs = draw(st.lists(st.sampled_from(names[1:]), min_size=1, max_size=3, unique=True))
     declared = ", ".join(f"float[2] {name}" for name in (*outputs, *([names[-1]] if names[-1] not in outputs else [])))
@@ -121,9 +121,7 @@ def apply_somewhere(ground: Ground, rule: Rule, number: int) -> object:
 
 @settings(max_examples=120, deadline=None)
 @given(graphs(), st.lists(st.tuples(st.sampled_from(RULES), st.integers(0, 9)), max_size=8))
-def test_random_edits_are_sound_and_undone_to_the_byte(
-    proto: onnx.ModelProto, choices: list[tuple[Rule, int]]
-) -> None:
+def test_random_edits_are_sound_and_undone_to_the_byte(proto: onnx.ModelProto, choices: list[tuple[Rule, int]]) -> None:
     ground = Ground(proto)
     states, edits = [ground.bytes()], []
     for rule, number in choices:
