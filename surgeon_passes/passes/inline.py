@@ -78,7 +78,7 @@ def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
         (t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names[t.name] > 1
     )
     state.rewriter.journal.apply(edit)
-    state.edit_count += 1
+    state.made.append(decision)
     return edit
 
 
