@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import APPLIED, DECLINED, Decision
 from surgeon_passes.index import node_label, subgraphs
+from surgeon_passes.model.constants import array_of
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
@@ -19,7 +19,11 @@ RULE = "inline_known_if"
 
 
 def inline_known_ifs(state: State) -> bool:
-    """Inline every If whose condition the evaluator knows; outer ones first, those inside them in the next round."""
+    """Inline every If whose condition is a constant; outer ones first, those inside them in the next round.
+
+    The branch's nodes move as they are. Where ONNX Runtime cannot run such an If by itself (a branch that is not taken may
+    not even load at known shapes), that they are the same nodes is the proof; the condition was checked when it was folded.
+    """
     changed = False
     while True:
         edits = []
@@ -38,9 +42,9 @@ def inline_known_ifs(state: State) -> bool:
 
 def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
     index = state.index
-    known = state.evaluator.value(node.inputs[0])
-    if not isinstance(known, np.ndarray) or known.size != 1 or not state.may_edit():
-        return None
+    if not isinstance(node.inputs[0], gs.Constant) or not state.may_edit():
+        return None  # a condition that is computed is folded, and checked, first
+    known = array_of(node.inputs[0])
     decision = Decision(RULE, index.scope(node).path, node_label(node), APPLIED, nodes=(node_label(node),))
     if (RULE, frozenset({id(node)})) in state.refuted or (RULE, decision.graph, decision.root) in state.banned:
         return None
@@ -68,12 +72,12 @@ def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
             added=added,
             replaced=replaced,
             exactness=Exactness.EXACT,
-            reads=[node.inputs[0]],
         )
     except Decline as error:
         decision.status, decision.reason = DECLINED, str(error)
         state.decide(decision)
         return None
+    edit.moved_whole = True
     edit.renamed = tuple(
         (t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names[t.name] > 1
     )

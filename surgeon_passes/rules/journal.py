@@ -37,6 +37,8 @@ class Edit:
     exactness: Exactness = Exactness.ROUNDING
     identity: frozenset[int] = frozenset()
     """ids of the nodes that matched"""
+    moved_whole: bool = False
+    """whether the nodes that come in are those that ran before, unchanged, in another graph"""
 
     def footprint(self) -> set[int]:
         """Ids of the nodes that this edit touches: edits that share one belong to one region."""
