@@ -88,6 +88,7 @@ class GraphIndex:
         self._node_names: dict[str, int] = {}
         self._scope_of_graph: dict[int, Scope] = {}
         self._input_of: dict[int, Scope] = {}
+        self._removed_with: dict[int, list[gs.Node]] = {}
         main = Scope(graph, "", opsets=_opsets(graph))
         self._add_scopes([main, *self._function_scopes(graph)])
 
@@ -238,27 +239,28 @@ class GraphIndex:
     def remove_node(self, node: gs.Node) -> None:
         """Take a node out, with the bodies it holds. Its own lists keep what they held, so it can come back."""
         self._changed[id(self.scope(node))] = self.scope(node)
-        for member in self.with_bodies(node):
+        members = self.with_bodies(node)
+        self._removed_with[id(node)] = members
+        for member in members:
             self._records[id(member)].live = False
             for tensor in member.inputs:
                 self._drop_edge(tensor, member)
             for tensor in member.outputs:
                 if self._producer.get(id(tensor)) is member:
                     del self._producer[id(tensor)]
-        for body in self._bodies(node):
-            self._count_outputs(body, -1)
+        self._count_outputs(members, -1)
 
     def restore_node(self, node: gs.Node) -> None:
-        """Undo :meth:`remove_node`."""
+        """Undo :meth:`remove_node`; what had gone from its bodies before stays out."""
         self._changed[id(self.scope(node))] = self.scope(node)
-        for member in self.with_bodies(node):
+        members = self._removed_with.pop(id(node))
+        for member in members:
             self._records[id(member)].live = True
             for tensor in member.inputs:
                 self._add_edge(tensor, member)
             for tensor in member.outputs:
                 self._set_producer(tensor, member)
-        for body in self._bodies(node):
-            self._count_outputs(body, 1)
+        self._count_outputs(members, 1)
 
     def set_input(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
         """``node.inputs[position] = tensor``."""
@@ -291,28 +293,21 @@ class GraphIndex:
             for record in self._members.pop(key, ()):
                 record.live = False
 
-    def _bodies(self, node: gs.Node) -> list[gs.Graph]:
-        found: list[gs.Graph] = []
-        todo = [node]
-        while todo:
-            for _, body in subgraphs(todo.pop()):
-                found.append(body)
-                scope = self._scope_of_graph[id(body)]
-                todo.extend(r.node for r in self._members.get(id(scope), ()))
-        return found
-
     def with_bodies(self, node: gs.Node) -> list[gs.Node]:
-        """``node`` and every node inside the bodies it holds."""
-        live = self._records[id(node)].live
+        """``node`` and every live node inside the bodies it holds."""
         members = [node]
-        for body in self._bodies(node):
-            scope = self._scope_of_graph[id(body)]
-            members += [r.node for r in self._members.get(id(scope), ()) if r.live is live]
+        for member in members:
+            for _, body in subgraphs(member):
+                scope = self._scope_of_graph[id(body)]
+                members += [r.node for r in self._members.get(id(scope), ()) if r.live]
         return members
 
-    def _count_outputs(self, body: gs.Graph, by: int) -> None:
-        for tensor in body.outputs:
-            self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + by
+    def _count_outputs(self, nodes: Iterable[gs.Node], by: int) -> None:
+        """Add ``by`` to the uses that the outputs of the nodes' bodies are."""
+        for node in nodes:
+            for _, body in subgraphs(node):
+                for tensor in body.outputs:
+                    self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + by
 
     # --- writing back ------------------------------------------------------------------------------------------------
 

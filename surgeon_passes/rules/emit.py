@@ -36,6 +36,8 @@ class Emitter:
         self.scope = self.index.scope(match.root)
         self.values = replacement.values
         self.leave = replacement.leave
+        left = {id(n) for leaf in self.leave for n in leaf.matched}
+        self.matched = tuple(n for n in match.matched if id(n) not in left)
         self.done = Emitted()
         self.constants: dict[str, gs.Constant] = {}
         self.node_names: set[str] = set()
@@ -121,7 +123,7 @@ class Emitter:
 
     def node_name(self, op: OpId) -> str:
         """The name of the matched node of this operator, or the root's; nameless models stay nameless."""
-        same = [n.name for n in self.match.matched if n.op == op.name and n.name]
+        same = [n.name for n in self.matched if n.op == op.name and n.name]
         base = same[0] if same else self.match.root.name
         if not base:
             return ""
@@ -211,17 +213,26 @@ class Emitter:
         kinds = [_type_string(declared, i) for i in range(len(operands))] if declared else [""] * len(operands)
         for number, operand in enumerate(operands):
             if isinstance(operand, _New) and (operand.array.dtype.kind == "f" or operand.name == ""):
-                operand.array = self.cast_one(operand, kinds, operands, number)
+                wanted = _allowed(kinds[number])
+                if wanted is None:
+                    of_result = declared is None or kinds[number] in {o.type_str for o in declared.outputs}
+                    wanted = self.dtype_of_peers(operand, kinds, operands, number, of_result)
+                operand.array = self.cast_one(operand, wanted)
 
-    def cast_one(self, new: _New, kinds: list[str], operands: list[Any], number: int) -> Any:
-        wanted = _allowed(kinds[number])
-        if wanted is None:
-            peers = [o for k, o in zip(kinds, operands, strict=True) if k == kinds[number] and isinstance(o, gs.Tensor)]
-            found = [self.match.context.type_of(t).dtype for t in peers]
-            elem = next((d for d in found if d), None) or self.match.context.type_of(self.match.root.outputs[0]).dtype
-            if elem is None:
-                raise Decline(f"the dtype of '{new.name or new.array}' cannot be told")
-            wanted = numpy_dtype(elem)
+    def dtype_of_peers(
+        self, new: _New, kinds: list[str], operands: list[Any], number: int, of_result: bool
+    ) -> np.dtype[Any]:
+        """The dtype of the operands that share the type, else the result's where it has that type, else its own."""
+        peers = [o for k, o in zip(kinds, operands, strict=True) if k == kinds[number] and isinstance(o, gs.Tensor)]
+        elem = next((d for d in (self.match.context.type_of(t).dtype for t in peers) if d), None)
+        if elem is None and not of_result:
+            return np.dtype(np.float32) if new.array.dtype.kind == "f" else new.array.dtype
+        elem = elem or self.match.context.type_of(self.match.root.outputs[0]).dtype
+        if elem is None:
+            raise Decline(f"the dtype of '{new.name or new.array}' cannot be told")
+        return numpy_dtype(elem)
+
+    def cast_one(self, new: _New, wanted: np.dtype[Any]) -> Any:
         if new.array.dtype.kind == "f" and not is_floating(wanted):
             return new.array if new.name else new.array.astype(wanted)
         with np.errstate(over="ignore"):
@@ -242,7 +253,7 @@ class Emitter:
         """``conv1.weight.<tag>`` where the matched operator has a constant in that place, else after the node."""
         tag = self.rule.tag or self.rule.name
         op = self.operator(call.op)
-        for node in self.match.matched:
+        for node in self.matched:
             if node.op == op.name and position < len(node.inputs):
                 held = node.inputs[position]
                 if isinstance(held, gs.Constant):

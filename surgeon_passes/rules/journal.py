@@ -174,9 +174,11 @@ def region_of(edits: Sequence[Edit]) -> Region:
     made_after = {id(t) for i in after.values() for t in i.outputs}
     gone = {id(t) for e in edits for i, _ in e.added for t in i.outputs} | made_before
     alias = {id(b): a for e in edits for b, a in e.pairs if b is not a}
+    renamed = {id(old): new for e in edits for _, _, old, new in e.outputs}
     pairs = []
     for tensor in _unique(b for e in edits for b, _ in e.pairs):
         final = _resolve(tensor, alias)
+        final = renamed[id(final)] if id(renamed.get(id(final))) in made_after else final
         if id(tensor) in made_before and (id(final) in made_after or id(final) not in gone):
             pairs.append((tensor, final))
     exactness = max((e.exactness for e in edits), key=list(Exactness).index)

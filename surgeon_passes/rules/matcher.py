@@ -6,9 +6,10 @@ leaves), so that every order is tried without cloning patterns and nothing recur
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,6 +42,10 @@ from surgeon_passes.rules.pattern import (
 
 MAX_PERMUTED = 4
 """Operands of a commutative variadic operator whose orders are all tried; beyond it, the order as written."""
+MAX_STEPS = 100_000
+"""Choices that are looked at for one root before a match is given up."""
+MAX_NAMED = 32
+"""Nodes of a near-match that are kept for the report."""
 
 
 @dataclass(frozen=True)
@@ -59,33 +64,65 @@ class _Define:
     node: gs.Node
 
 
+class _Leaves:
+    """Leaves of a tree, found by what they are: a long sum is not searched operand by operand."""
+
+    def __init__(self, tensors: tuple[gs.Tensor, ...], context: Context) -> None:
+        self.tensors = tensors
+        self.by_tensor: dict[int, list[int]] = {}
+        self.by_operator: dict[OpId, list[int]] = {}
+        self.constants: list[int] = []
+        for position, tensor in enumerate(tensors):
+            self.by_tensor.setdefault(id(tensor), []).append(position)
+            node = context.index.producer(tensor)
+            if node is not None:
+                self.by_operator.setdefault(OpId(domain_of(node.domain), node.op), []).append(position)
+            if _is_constant(tensor, context):
+                self.constants.append(position)
+
+    def candidates(self, value: Value, bound: Mapping[str, Any]) -> Iterable[int]:
+        """Positions of the leaves that ``value`` may fit."""
+        if isinstance(value, Call):
+            return sorted(p for op in value.ops for p in self.by_operator.get(op, ()))
+        if isinstance(value, NameRef) and value.name in bound:
+            return sorted({*self.by_tensor.get(id(bound[value.name]), ()), *self.constants})
+        return range(len(self.tensors))
+
+
 @dataclass(frozen=True)
 class _Assign:
     """Give each of ``args`` one of ``leaves``."""
 
     flat: Flat
     args: tuple[Value, ...]
-    leaves: tuple[gs.Tensor, ...]
-    is_root: bool
+    leaves: _Leaves
     taken: frozenset[int] = frozenset()
     """positions of leaves that have an argument"""
 
     @property
     def others(self) -> tuple[gs.Tensor, ...]:
-        return tuple(leaf for position, leaf in enumerate(self.leaves) if position not in self.taken)
+        return tuple(leaf for position, leaf in enumerate(self.leaves.tensors) if position not in self.taken)
 
 
-Goal: TypeAlias = _Seek | _Define | _Assign
+@dataclass(frozen=True)
+class _Finish:
+    """Give free names their operands, from the ``number``-th node that waits for it on."""
+
+    number: int = 0
+
+
+Goal: TypeAlias = _Seek | _Define | _Assign | _Finish
 Goals: TypeAlias = "tuple[Goal, Goals] | None"
 
 
 @dataclass
 class Miss:
-    """How far the best attempt came, and why it stopped."""
+    """How far the best attempt came, and why it stopped. ``reach`` counts its nodes, ``nodes`` are the first of them."""
 
     nodes: tuple[gs.Node, ...] = ()
     span: Span = NOWHERE
     reason: str = ""
+    reach: int = 0
 
 
 @dataclass
@@ -95,6 +132,8 @@ class _State:
     matched: dict[int, gs.Node] = field(default_factory=dict)
     leaves: dict[str, tuple[Leaf, ...]] = field(default_factory=dict)
     leftovers: tuple[gs.Tensor, ...] = ()
+    waiting: dict[int, _Options] = field(default_factory=dict)
+    """orders of operands that decide nothing but which name is which: chosen last"""
 
 
 def root_operators(pattern: Pattern) -> frozenset[OpId]:
@@ -129,6 +168,24 @@ def bound_names(pattern: Pattern) -> set[str]:
     return found - {""}
 
 
+def _uses(pattern: Pattern) -> Counter[str]:
+    """How often each name is read."""
+    found: Counter[str] = Counter()
+    todo: list[Any] = [d.value for d in pattern.definitions]
+    todo += [option for template in pattern.templates.values() for option in template.options]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, NameRef):
+            found[value.name] += 1
+        elif isinstance(value, (Call, Flat)):
+            todo.extend(value.args)
+        elif isinstance(value, Alternatives):
+            todo.extend(value.options)
+        elif isinstance(value, TemplateUse):
+            found.update({name: 2 for name in value.params})
+    return found
+
+
 class Matcher:
     """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
 
@@ -137,6 +194,7 @@ class Matcher:
         self.context = context
         self.index = context.index
         self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
+        self.uses = _uses(pattern)
         self.unbound = dict.fromkeys(bound_names(pattern))
         self.miss = Miss()
 
@@ -144,7 +202,7 @@ class Matcher:
         """Every way in which the pattern fits with its root at ``root``, best first."""
         self.miss = Miss()
         machine = _Machine(self, root, self.made_by)
-        for state in machine.run((_Define(self.pattern.root, root), None)):
+        for state in machine.run((_Define(self.pattern.root, root), (_Finish(), None))):
             join = "Add"
             if isinstance(self.pattern.root.value, Flat):
                 join = flat.JOIN[self.pattern.root.value.kind]
@@ -155,8 +213,8 @@ class Matcher:
             )  # fmt: skip
 
     def note(self, matched: Mapping[int, gs.Node], span: Span, reason: str) -> None:
-        if len(matched) >= len(self.miss.nodes) and matched:
-            self.miss = Miss(tuple(matched.values()), span, reason)
+        if matched and len(matched) >= self.miss.reach:
+            self.miss = Miss(tuple(islice(matched.values(), MAX_NAMED)), span, reason, len(matched))
 
 
 class _Machine:
@@ -173,7 +231,8 @@ class _Machine:
 
     def run(self, goals: Goals) -> Iterator[_State]:
         choices: list[tuple[Goals, int, _Seed]] = [(goals, 0, None)]
-        while choices:
+        spent = 0
+        while choices and spent < MAX_STEPS:
             pending, mark, seed = choices.pop()
             self.undo(mark)
             if seed is not None and not seed():
@@ -184,6 +243,7 @@ class _Machine:
                     break
                 goal, rest = pending
                 options = self.step(goal)
+                spent += 1 + len(options)
                 if not options:
                     break
                 for steps, start in reversed(options[1:]):
@@ -222,7 +282,14 @@ class _Machine:
             return self.seek(goal.value, goal.tensor)
         if isinstance(goal, _Define):
             return self.define(goal.definition, goal.node)
+        if isinstance(goal, _Finish):
+            return self.rest_of_names(goal.number)
         return self.assign(goal)
+
+    def rest_of_names(self, number: int) -> _Options:
+        if number == len(self.state.waiting):
+            return _one()
+        return [((*steps, _Finish(number + 1)), start) for steps, start in self.state.waiting[number]]
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -354,7 +421,20 @@ class _Machine:
         if not all(self.attribute(a, view) for a in call.attrs):
             return []
         self.match_node(node)
-        return [(tuple(map(_Seek, args, operands)), self.rest(tail)) for args, operands, tail in _orders(call, view)]
+        orders = list(_orders(call, view))
+        if not orders:
+            self.fail(call.span, f"{name} has {len(view.inputs)} operands where {len(call.args)} are wanted")
+        options: _Options = [(tuple(map(_Seek, args, ops)), self.rest(tail)) for args, ops, tail in orders]
+        if len(options) > 1 and all(self.is_free(arg) for arg in call.args):
+            self.put(self.state.waiting, len(self.state.waiting), options)
+            return _one()
+        return options
+
+    def is_free(self, value: Value) -> bool:
+        """Whether any tensor fits a name, whatever the rest of the pattern binds."""
+        if not isinstance(value, NameRef) or value.kind != "any" or value.name in self.made_by:
+            return False
+        return self.matcher.uses[value.name] == 1
 
     def match_node(self, node: gs.Node) -> None:
         if id(node) not in self.state.matched:
@@ -444,7 +524,7 @@ class _Machine:
             more = "" if len(tree.leaves) < len(fixed) else "or more "
             self.fail(pattern.span, f"{len(tree.leaves)} {more}operands where {len(fixed)} are wanted")
             return []
-        return [((_Assign(pattern, tuple(sorted(fixed, key=_selectivity)), tree.leaves, is_root),), None)]
+        return [((_Assign(pattern, tuple(sorted(fixed, key=_selectivity)), _Leaves(tree.leaves, self.context)),), None)]
 
     def assign(self, goal: _Assign) -> _Options:
         if not goal.args:
@@ -452,25 +532,15 @@ class _Machine:
         first, rest = goal.args[0], goal.args[1:]
         options: _Options = []
         seen: set[int] = set()
-        for position, leaf in enumerate(goal.leaves):
-            if position in goal.taken or id(leaf) in seen or not self.could_be(first, leaf):
-                continue
-            seen.add(id(leaf))
-            after = _Assign(goal.flat, rest, goal.leaves, goal.is_root, goal.taken | {position})
-            options.append(((_Seek(first, leaf), after), None))
+        for position in goal.leaves.candidates(first, self.state.names):
+            leaf = goal.leaves.tensors[position]
+            if position not in goal.taken and id(leaf) not in seen:
+                seen.add(id(leaf))
+                after = _Assign(goal.flat, rest, goal.leaves, goal.taken | {position})
+                options.append(((_Seek(first, leaf), after), None))
         if not options:
             self.fail(first.span, f"no operand of the {goal.flat.kind} fits")
         return options
-
-    def could_be(self, value: Value, leaf: gs.Tensor) -> bool:
-        """A cheap look at a leaf, so that a long sum is not searched operand by operand."""
-        if isinstance(value, Call):
-            node = self.index.producer(leaf)
-            return node is not None and OpId(domain_of(node.domain), node.op) in value.ops
-        if isinstance(value, NameRef) and value.name in self.state.names:
-            held = self.state.names[value.name]
-            return held is leaf or (isinstance(held, gs.Tensor) and same(held, leaf, self.context))
-        return True
 
     def finish(self, goal: _Assign) -> bool:
         rest = next((a for a in goal.flat.args if _is_rest(a)), None)
@@ -526,7 +596,7 @@ class _Machine:
                 continue
             inner = _Machine(self.matcher, self.matcher_root(tensor), {})
             inner.scope = self.scope
-            for state in inner.run((_Seek(option, tensor), None)):
+            for state in inner.run((_Seek(option, tensor), (_Finish(), None))):
                 if not inner.private(state, tensor):
                     continue
                 params = tuple(state.names[p] for p in template.params)

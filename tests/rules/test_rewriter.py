@@ -1,0 +1,303 @@
+"""Legality, interfaces, errors of a rule's function, the gate on cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from surgeon_passes import Pipeline, Rewrite, Verify
+from surgeon_passes.errors import RuleError
+from surgeon_passes.rules.match import Match
+from surgeon_passes.rules.registry import Registry
+from surgeon_passes.rules.rule import Decline, Replacement, Rule
+from tests.models import floats, model, operators, run, same
+from tests.rules.ground import Ground, make
+
+PAIR = make("y = Neg(Neg(x))", "y = x", name="drop_pair")
+FUSED = make("y = Relu(Neg(x))", "y = Clip(Neg(x), 0)", name="fused")
+IDENTITY = make("y = Identity(x)", "y = x", name="drop_identity")
+
+
+def declined(rule: Rule, text: str, reason: str, output: str = "y", path: str = "", **constants: Any) -> None:
+    ground = Ground(model(text, **constants))
+    before = ground.bytes()
+    with pytest.raises(Decline) as caught:
+        ground.apply(rule, output, path)
+    assert str(caught.value) == reason
+    assert ground.bytes() == before
+
+
+def applied(rule: Rule, text: str, output: str = "y", **constants: Any) -> onnx.ModelProto:
+    """The rewritten model, which gives what the original gives."""
+    proto = model(text, **constants)
+    ground = Ground(proto)
+    ground.apply(rule, output)
+    found = ground.export()
+    x = floats(2)
+    same(run(proto, x=x), run(found, x=x))
+    return found
+
+
+# --- what lies inside a match --------------------------------------------------------------------------------------------
+
+
+def test_a_reader_outside_the_match() -> None:
+    text = "g (float[2] x) => (float[2] y, float[2] z) { a = Neg(x) y = Relu(a) [other] z = Abs(a) }"
+    declined(FUSED, text, "'a' is also used by Abs 'other'")
+
+
+def test_a_reader_in_a_body() -> None:
+    text = """g (bool c, float[2] x) => (float[2] y, float[2] z) {
+        a = Neg(x) y = Relu(a)
+        z = If(c)<then_branch = t () => (float[2] p) { p = Abs(a) }, else_branch = f () => (float[2] q) { q = Exp(x) }>
+    }"""
+    declined(FUSED, text, "'a' is also used by Abs -> 'p'")
+
+
+def test_an_output_inside_a_match() -> None:
+    declined(FUSED, "g (float[2] x) => (float[2] y, float[2] a) { a = Neg(x) y = Relu(a) }", "'a' is a graph output")
+
+
+# --- y = x ---------------------------------------------------------------------------------------------------------------
+
+
+def test_consumers_read_the_other_tensor() -> None:
+    found = applied(IDENTITY, "g (float[2] x) => (float[2] y) { a = Identity(x) b = Neg(a) y = Add(a, b) }", "a")
+    assert operators(found) == ["Neg", "Add"] and list(found.graph.node[1].input) == ["x", "b"]
+
+
+def test_an_output_takes_over_the_producer_of_the_other_tensor() -> None:
+    text = "g (float[2] x) => (float[2] y, float[2] z) { a = Abs(x) y = Identity(a) z = Neg(a) }"
+    found = applied(IDENTITY, text)
+    assert [(n.op_type, *n.input, *n.output) for n in found.graph.node] == [("Abs", "x", "y"), ("Neg", "y", "z")]
+
+
+def test_captures_follow_an_output_that_takes_over() -> None:
+    ground = Ground(
+        model("""g (bool c, float[2] x) => (float[2] y, float[2] z) {
+        a = Abs(x) y = Identity(a)
+        z = If(c)<then_branch = t () => (float[2] p) { p = Neg(a) }, else_branch = f () => (float[2] q) { q = Exp(a) }>
+    }""")
+    )
+    ground.apply(IDENTITY)
+    found = ground.export()
+    bodies = [a.g for a in found.graph.node[1].attribute]
+    assert [list(b.node[0].input) for b in bodies] == [["y"], ["y"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("g (float[2] x) => (float[2] y) { y = Identity(x) }", "x"),
+        ("g (float[2] x) => (float[2] y, float[2] a) { a = Neg(x) y = Identity(a) }", "a"),
+        ("g (float[2] x) => (float[2] y, float[2] y, float[2] a) { a = Neg(x) y = Identity(a) }", "a"),
+    ],
+)
+def test_an_identity_between_interfaces_stays(text: str, other: str) -> None:
+    declined(IDENTITY, text, f"'y' is a graph output and '{other}' is interface too: an Identity stays")
+
+
+def test_an_output_that_is_listed_twice_keeps_both_places() -> None:
+    found = applied(PAIR, "g (float[2] x) => (float[2] y, float[2] y) { a = Abs(x) b = Neg(a) y = Neg(b) }")
+    assert operators(found) == ["Abs"] and [o.name for o in found.graph.output] == ["y", "y"]
+
+
+def test_an_output_that_is_a_constant_is_made_by_a_constant_node() -> None:
+    found = applied(IDENTITY, "g (float[2] x) => (float[2] y, float[2] z) { y = Identity(k) z = Neg(x) }", k=floats(2))
+    assert [n.op_type for n in found.graph.node] == ["Constant", "Neg"]
+    assert not found.graph.initializer
+
+
+LOOP = """g (int64 n, bool k, float[2] x) => (float[2] z, float[S,2] zs) {{
+    t = Abs(x)
+    z, zs = Loop(n, k, x)<body = b (int64 i, bool go, float[2] h) => (bool go2, float[2] h2, float[2] e) {{
+        go2 = Identity(go) {}
+    }}>
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "output", "expected"),
+    [
+        ("a = Neg(h) h2 = Identity(a) e = Abs(h)", "h2", {"Neg": "h2", "Abs": "e", "Identity": "go2"}),
+        ("h2 = Identity(h) e = Abs(h)", "h2", "'h2' is a graph output and 'h' is interface too: an Identity stays"),
+        ("h2 = Identity(t) e = Abs(h)", "h2", "'h2' is a graph output and 't' is interface too: an Identity stays"),
+        ("a = Identity(t) h2 = Add(a, h) e = Abs(a)", "a", {"Add": "h2", "Abs": "e", "Identity": "go2"}),
+        ("a = Neg(h) h2 = Identity(a) e = Identity(a)", "h2", {"Neg": "h2", "Identity": "e"}),
+    ],
+)
+def test_inside_a_loop(lines: str, output: str, expected: Any) -> None:
+    text = LOOP.format(lines)
+    if isinstance(expected, str):
+        declined(IDENTITY, text, expected, output, "z/body")
+        return
+    proto = model(text)
+    ground = Ground(proto)
+    ground.apply(IDENTITY, output, "z/body")
+    found = ground.export()
+    body = next(n for n in found.graph.node if n.op_type == "Loop").attribute[0].g
+    assert {n.op_type: n.output[0] for n in body.node} == expected
+    feeds = {"n": np.int64(3), "k": np.bool_(True), "x": floats(2)}
+    same(run(proto, **feeds), run(found, **feeds))
+
+
+def test_two_results_of_one_tensor() -> None:
+    rule = make("y, z = Split(x, s)", "y = x\nz = x")
+    text = "g (float[2] x) => (float[2] {}, float[2] z) {{ a = Abs(x) y, z = Split(a, s) v = Neg(y) }}"
+    sizes = np.int64([1, 1])
+    reason = "'z' is a graph output and 'a' is interface too: an Identity stays"
+    declined(rule, text.format("y"), reason, s=sizes)
+    ground = Ground(model(text.format("v"), s=sizes))
+    ground.apply(rule, "z")
+    nodes = ground.export().graph.node
+    assert [(n.op_type, *n.input, *n.output) for n in nodes] == [("Abs", "x", "z"), ("Neg", "z", "v")]
+
+
+def test_new_nodes_read_what_took_over() -> None:
+    rule = make("y, m = Dropout(x)", "y = x\nm = Not(IsNaN(x))")
+    found = applied(rule, "g (float[2] x) => (float[2] y, bool[2] m) { a = Abs(x) y, m = Dropout(a) }")
+    assert operators(found) == ["Abs", "IsNaN", "Not"] and found.graph.node[1].input[0] == "y"
+
+
+@pytest.mark.parametrize("tail", ["y = Identity(a)", "b = Identity(a) y = Identity(b)", "y = Identity(a) z = Neg(a)"])
+def test_an_output_that_takes_over_a_new_node_is_verified_with_it(tail: str) -> None:
+    """Both edits are one region: what the first made is the output in the end."""
+    outputs = "float[2] y, float[2] z" if "z =" in tail else "float[2] y"
+    proto = model(f"g (float[2] x) => ({outputs}) {{ a = Abs(x) {tail} }}")
+    rules = (make("y = Abs(x)", "y = Max(x, Neg(x))", name="sound"), IDENTITY)
+    result = Pipeline(Rewrite(*rules)).run(proto, registry=Registry())
+    assert {(d.status, d.verdict) for d in result.decisions} == {("applied", "verified")}
+    assert "Identity" not in operators(result.proto)
+    wrong = (make("y = Abs(x)", "y = Neg(x)", name="wrong"), IDENTITY)
+    result = Pipeline(Rewrite(*wrong)).run(proto, verify=Verify(end_check=False), registry=Registry())
+    assert [d.rule for d in result.undone] == ["wrong"]
+    assert "Abs" in operators(result.proto) and "Identity" not in operators(result.proto)
+
+
+# --- leftovers and leaves -------------------------------------------------------------------------------------------------
+
+
+def test_leftovers_are_joined_to_the_result() -> None:
+    rule = make("y = sum(Exp(a), Neg(b))", "y = Sub(Exp(a), b)")
+    text = "g (float[2] x) => (float[2] y) { e = Exp(x) n = Neg(x) s = Add(e, x) t = Add(s, n) y = Add(t, k) }"
+    proto = model(text, k=floats(2))
+    ground = Ground(proto)
+    ground.apply(rule)
+    found = ground.export()
+    assert operators(found) == ["Exp", "Sub", "Add", "Add"]
+    x = floats(2)
+    np.testing.assert_allclose(run(proto, x=x)["y"], run(found, x=x)["y"], rtol=1e-6)
+
+
+def test_a_leaf_that_is_left_keeps_its_nodes() -> None:
+    rule = make(
+        "br(x) = Relu(x) | Neg(x) | Abs(Exp(x))\ny = sum(br(x)...)",
+        "y = Sub(Relu(x), x)",
+        lambda m: Replacement(leave=[leaf for leaf in m.brs if leaf.op == "Abs"]),
+    )
+    text = "g (float[2] x) => (float[2] y) { a = Relu(x) b = Neg(x) e = Exp(x) c = Abs(e) s = Add(a, b) y = Add(s, c) }"
+    found = applied(rule, text)
+    assert sorted(operators(found)) == ["Abs", "Add", "Exp", "Relu", "Sub"]
+
+
+# --- outcomes ------------------------------------------------------------------------------------------------------------
+
+TRANSPOSES = {"drop": "y = x", "merge": "y = Transpose(x)<perm=@perm>"}
+
+
+def compose(match: Match) -> Replacement:
+    first, second = match.attr("first"), match.attr("second")
+    perm = [first[i] for i in second]
+    return Replacement("drop") if perm == sorted(perm) else Replacement("merge", perm=perm)
+
+
+@pytest.mark.parametrize(("second", "expected"), [("[1, 2, 0]", ["Relu"]), ("[2, 0, 1]", ["Transpose", "Relu"])])
+def test_the_function_picks_an_outcome(second: str, expected: list[str]) -> None:
+    rule = make("y = Transpose(Transpose(x)<perm=@first>)<perm=@second>", TRANSPOSES, compose)
+    text = f"""g (float[2,3,4] x) => (float[A,B,C] y) {{
+        a = Transpose<perm = [2, 0, 1]>(x) b = Transpose<perm = {second}>(a) y = Relu(b)
+    }}"""
+    proto = model(text)
+    ground = Ground(proto)
+    ground.apply(rule, "b")
+    found = ground.export()
+    assert operators(found) == expected
+    x = floats(2, 3, 4)
+    same(run(proto, x=x), run(found, x=x))
+
+
+# --- errors of a rule ----------------------------------------------------------------------------------------------------
+
+ONE = "g (float[2] x) => (float[2] y) { [one] y = Neg(x) }"
+
+
+def failing(match: Match) -> Replacement:
+    raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "function", "message"),
+    [
+        ("y = Mul(x, W)", failing, "r: its function failed at Neg 'one': ValueError: no such thing"),
+        ("y = Mul(x, W)", lambda m: Replacement(), "r: the rewrite needs 'W', which the function did not return"),
+        ("y = Mul(x, W)", lambda m: None, "r: the rewrite needs 'W', which the function did not return"),
+        (
+            "y = Elu(x)<alpha=@slope>",
+            lambda m: Replacement(),
+            "r: the rewrite needs @slope, which the function did not return",
+        ),
+        ({"a": "y = x", "b": "y = Abs(x)"}, lambda m: Replacement("c"), "r: the function chose 'c', not one of a, b"),
+        (
+            "y = Mul(x, W)",
+            lambda m: Replacement(W=m.z),
+            "r: its function failed at Neg 'one': AttributeError: the pattern binds no 'z' (it binds x, y)",
+        ),
+    ],
+)
+def test_a_rule_that_is_wrong_says_where(rewrite: Any, function: Any, message: str) -> None:
+    ground = Ground(model(ONE))
+    before = ground.bytes()
+    with pytest.raises(RuleError) as caught:
+        ground.apply(make("y = Neg(x)", rewrite, function, name="r"))
+    assert str(caught.value) == message
+    assert ground.bytes() == before
+
+
+def test_a_rule_that_matches_its_own_output_for_ever_is_stopped() -> None:
+    rule = make("y = Neg(x)", "y = Neg(Neg(Neg(x)))", name="grows", recursive=True)
+    with pytest.raises(RuleError, match=r"grows: rewrote more than \d+ places"):
+        Pipeline(Rewrite(rule)).run(model(ONE), verify="off", registry=Registry())
+
+
+def test_a_rule_does_not_match_its_own_output_unless_it_says_so() -> None:
+    rule = make("y = Neg(x)", "y = Neg(Neg(Neg(x)))", name="grows")
+    result = Pipeline(Rewrite(rule), max_iterations=1).run(model(ONE), verify="off", registry=Registry())
+    assert operators(result.proto) == ["Neg"] * 3
+
+
+# --- the gate on cost ----------------------------------------------------------------------------------------------------
+
+MATMULS = "g (float[5,256] x) => (float[5,256] y) { a = MatMul(x, p) y = MatMul(a, q) }"
+
+
+def product(match: Match) -> Replacement:
+    return Replacement(W=np.matmul(match.p, match.q))
+
+
+@pytest.mark.parametrize(("inner", "grows"), [(16, True), (256, False)])
+def test_a_rewrite_that_costs_more_is_declined(inner: int, grows: bool) -> None:
+    constants = {"p": floats(256, inner), "q": floats(inner, 256)}
+    pattern = "y = MatMul(MatMul(x, p: const), q: const)"
+    rule = make(pattern, "y = MatMul(x, W)", product)
+    ground = Ground(model(MATMULS, **constants))
+    if not grows:
+        ground.apply(rule)
+        assert operators(ground.export()) == ["MatMul"]
+        return
+    with pytest.raises(Decline, match="it would cost 8x the multiply-accumulates"):
+        ground.apply(rule)
+    ground.apply(make(pattern, "y = MatMul(x, W)", product, may_grow=True))
+    assert operators(ground.export()) == ["MatMul"]
