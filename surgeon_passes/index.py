@@ -346,8 +346,10 @@ class GraphIndex:
         found: dict[int, list[gs.Tensor]] = {}
         for record in self._records.values():
             if record.live and any(True for _ in subgraphs(record.node)):
-                inside = [t for member in self.with_bodies(record.node)[1:] for t in member.inputs]
-                found[id(record.node)] = inside + [t for body in self._bodies(record.node) for t in body.outputs]
+                members = self.with_bodies(record.node)
+                inside = [t for member in members[1:] for t in member.inputs]
+                given = [t for member in members for _, body in subgraphs(member) for t in body.outputs]
+                found[id(record.node)] = inside + given
         return found
 
     def _sorted(self, records: list[_Record], captured: dict[int, list[gs.Tensor]]) -> list[gs.Node]:
