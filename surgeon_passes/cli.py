@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,9 @@ def parse_shape(text: str) -> tuple[str, list[int] | dict[str, int]]:
             pairs = [part.rpartition(":") for part in parts]
             if not all(dim for dim, _, _ in pairs):
                 raise UsageError(f"-i {text}: mixes dim names and plain sizes; give a name to each, or to none")
+            twice = [dim for dim, number in Counter(dim for dim, _, _ in pairs).items() if number > 1]
+            if twice:
+                raise UsageError(f"-i {text}: dim '{twice[0]}' is given twice")
             return name, {dim: int(size) for dim, _, size in pairs}
         return name, [int(part) for part in parts]
     except ValueError:
@@ -146,10 +150,12 @@ def _optimize(
     text = result.report()
     click.echo(text, nl=False)
     code = result.exit_code
-    if dry_run or output is None:
+    if dry_run:
         return code
     if report_file is not None:
         _write_text(report_file, text)
+    if output is None:
+        return code
     if code in (4, 5) and not force:
         click.echo(f"not written: {output} (--force writes it all the same)", err=True)
         return code

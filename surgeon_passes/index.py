@@ -79,6 +79,7 @@ class GraphIndex:
         self.scopes: list[Scope] = []
         self._records: dict[int, _Record] = {}
         self._members: dict[int, list[_Record]] = {}
+        self._changed: dict[int, Scope] = {}
         self._producer: dict[int, gs.Node] = {}
         self._consumers: dict[int, dict[int, int]] = {}
         self._outputs: dict[int, int] = {}
@@ -119,6 +120,7 @@ class GraphIndex:
 
     def _register(self, node: gs.Node, scope: Scope, position: Position) -> list[Scope]:
         record = _Record(node, scope, position)
+        self._changed[id(scope)] = scope
         self._records[id(node)] = record
         self._members.setdefault(id(scope), []).append(record)
         if node.name:
@@ -236,6 +238,7 @@ class GraphIndex:
 
     def remove_node(self, node: gs.Node) -> None:
         """Take a node out, with the bodies it holds. Its own lists keep what they held, so it can come back."""
+        self._changed[id(self.scope(node))] = self.scope(node)
         members = self.with_bodies(node)
         self._removed_with[id(node)] = members
         for member in members:
@@ -249,6 +252,7 @@ class GraphIndex:
 
     def restore_node(self, node: gs.Node) -> None:
         """Undo :meth:`remove_node`; what had gone from its bodies before stays out."""
+        self._changed[id(self.scope(node))] = self.scope(node)
         members = self._removed_with.pop(id(node))
         for member in members:
             self._records[id(member)].live = True
@@ -260,6 +264,7 @@ class GraphIndex:
 
     def set_input(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
         """``node.inputs[position] = tensor``."""
+        self._changed[id(self.scope(node))] = self.scope(node)
         self._drop_edge(node.inputs[position], node)
         list.__setitem__(node.inputs, position, tensor)
         self._add_edge(tensor, node)
@@ -308,9 +313,7 @@ class GraphIndex:
 
     def sync(self) -> None:
         """Write node lists (sorted, keeping the given order where it is legal) and tensor links back to graphsurgeon."""
-        captured = self._captures()
-        for scope in self.scopes:
-            scope.graph.nodes[:] = self._sorted(self._sorted_members(scope), captured)
+        self._write_lists(self.scopes)
         for tensor in self._tensors.values():
             list.clear(tensor.inputs)
             list.clear(tensor.outputs)
@@ -321,22 +324,33 @@ class GraphIndex:
                 for tensor in node.outputs:
                     list.append(tensor.inputs, node)
 
+    def sync_bodies(self) -> None:
+        """Write the node lists of bodies and functions that have changed, for whoever exports a node that holds one.
+
+        The body of a node that was taken out keeps the list it had.
+        """
+        changed = [
+            s for s in self._changed.values() if s.is_function or (s.owner is not None and self.is_live(s.owner))
+        ]
+        self._changed.clear()
+        if changed:
+            self._write_lists(changed)
+
+    def _write_lists(self, scopes: Iterable[Scope]) -> None:
+        captured = self._captures()
+        for scope in scopes:
+            scope.graph.nodes[:] = self._sorted(self._sorted_members(scope), captured)
+
     def _captures(self) -> dict[int, list[gs.Tensor]]:
         """Per node that holds bodies (by id): every tensor that something inside reads."""
         found: dict[int, list[gs.Tensor]] = {}
         for record in self._records.values():
-            if record.live:
-                self._note_capture(record.scope, record.node.inputs, found)
-        for scope in self.scopes:
-            self._note_capture(scope, scope.graph.outputs, found)
+            if record.live and any(True for _ in subgraphs(record.node)):
+                members = self.with_bodies(record.node)
+                inside = [t for member in members[1:] for t in member.inputs]
+                bodies = [body for member in members for _, body in subgraphs(member)]
+                found[id(record.node)] = inside + [t for body in bodies for t in body.outputs]
         return found
-
-    @staticmethod
-    def _note_capture(scope: Scope, tensors: Iterable[gs.Tensor], found: dict[int, list[gs.Tensor]]) -> None:
-        inner: Scope | None = scope
-        while inner is not None and inner.owner is not None:
-            found.setdefault(id(inner.owner), []).extend(tensors)
-            inner = inner.parent
 
     def _sorted(self, records: list[_Record], captured: dict[int, list[gs.Tensor]]) -> list[gs.Node]:
         rank = {id(r.node): number for number, r in enumerate(records)}

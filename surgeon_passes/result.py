@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.decisions import REFUTED, UNDONE, Decision
+from surgeon_passes.decisions import REFUTED, UNDONE, VERIFIED, Decision
 from surgeon_passes.model.export import export_model
 from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import write_proto
+from surgeon_passes.ops.schema import STANDARD
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.counts import Counts
 
@@ -104,10 +105,23 @@ class Result:
             return 3
         return 7 if self.undone else 0
 
+    @cached_property
+    def custom_operators(self) -> dict[str, int]:
+        """Operators that neither ONNX nor ONNX Runtime nor the model defines, and how often they stand in it."""
+        own = {f"{function.domain}.{function.name}" for function in self.graph.functions}
+        return {
+            name: number
+            for name, number in self.after.operators.items()
+            if "." in name and name not in own and not _is_known(name.rpartition(".")[0])
+        }
+
     def _regions_decide(self) -> bool:
-        """An inconclusive end check leaves the word to the regions: all that was applied is verified."""
-        unsure = [d for d in self.applied if d.verdict != "verified"]
-        return self.check.status == "inconclusive" and not unsure
+        """Whether the word is left to the regions, all of them verified.
+
+        It is after an inconclusive end check, and where custom operators keep ONNX Runtime from running the model.
+        """
+        left = self.check.status == "inconclusive" or (self.check.status == "not run" and bool(self.custom_operators))
+        return left and all(d.verdict == VERIFIED for d in self.applied)
 
     def measure_latency(self) -> Latency:
         """Run original and result in ONNX Runtime, in turn; from then on the report shows the medians."""
@@ -128,6 +142,10 @@ class Result:
         Raises ModelError where the place cannot be written; nothing is left half-written.
         """
         write_proto(self.proto, path, self.folder, self.external)
+
+
+def _is_known(domain: str) -> bool:
+    return domain in STANDARD or domain.startswith("com.microsoft")
 
 
 def _is_static(value: onnx.ValueInfoProto | None) -> bool:

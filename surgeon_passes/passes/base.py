@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from surgeon_passes.errors import UsageError
 from surgeon_passes.passes.state import State
 
 
@@ -21,10 +22,16 @@ class Pass:
 
 
 def parse_bytes(size: int | str) -> int:
-    """Bytes of 4096, "64KiB", "1MiB", "2GB". Raises ValueError for anything else."""
+    """Bytes of 4096, "64KiB", "1MiB", "2GB". Raises UsageError for anything else."""
     if isinstance(size, int):
         return size
-    text = size.strip()
+    try:
+        return _parse(size.strip())
+    except (ValueError, OverflowError):
+        raise UsageError(f"max_bytes is '{size}', not a number of bytes such as 4096, 64KiB or 1MiB") from None
+
+
+def _parse(text: str) -> int:
     units = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
     for unit in sorted(units, key=len, reverse=True):
         if text.endswith(unit):

@@ -12,18 +12,23 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import APPLIED, DECLINED, VERIFIED, Decision
 from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import Pass, parse_bytes
+from surgeon_passes.passes.inline import inline_known_ifs
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.rule import Decline
 
+SCRATCH = 64
+"""Intermediate values may be this many times the budget: they are not kept."""
+LOOK_BACK = 256
+"""Nodes that are searched for the constants behind a value."""
 HANDLERS, RUNTIME, LIFT = "fold_shape_arithmetic", "fold_constants", "lift_constant_nodes"
 
 
 @dataclass(frozen=True)
 class Fold(Pass):
-    """Constant nodes become initializers, shape arithmetic and constant expressions their values.
+    """Constant nodes become initializers, shape arithmetic and constant expressions their values, known Ifs a branch.
 
     ``max_bytes`` bounds a folded tensor that is larger than what it is made from ("1MiB", or bytes), and their sum beyond
     a quarter of the model's weights; what would exceed it is left, and the report says so.
@@ -35,24 +40,24 @@ class Fold(Pass):
     def run(self, state: State) -> bool:
         if not state.may_edit():
             return False
-        folder = _Folder(state, parse_bytes(self.max_bytes))
+        state.budget.limit = parse_bytes(self.max_bytes)
+        folder = _Folder(state)
         changed = folder.lift()
         changed = folder.by_runtime() or changed
         if changed:
             remove_dead(state)
         if folder.by_handlers():
             remove_dead(state)
-            return True
-        return changed
+            changed = True
+        return inline_known_ifs(state) or changed
 
 
 class _Folder:
-    def __init__(self, state: State, budget: int) -> None:
+    def __init__(self, state: State) -> None:
         self.state = state
         self.index = state.index
         self.evaluator = state.evaluator
-        self.budget = budget
-        self.spare = budget + _weight_bytes(state) // 4
+        self.budget = state.budget
 
     # --- Constant nodes ----------------------------------------------------------------------------------------------
 
@@ -143,9 +148,10 @@ class _Folder:
             if producer is not None and producer.op != "Constant" and id(producer) not in chosen:
                 return False
         size = self.evaluator.output_bytes(node)
-        if size is None:
+        if size is None or size <= SCRATCH * self.budget.limit:
             return True
-        return self.affordable(node, size)
+        self.too_large(node, size)
+        return False
 
     def leaves(self, tensor: gs.Tensor, chosen: dict[int, gs.Node]) -> bool:
         users = self.index.consumers(tensor)
@@ -155,8 +161,7 @@ class _Folder:
         node = self.index.producer(tensor)
         if node is None or not self.state.may_edit():
             return False
-        if value.nbytes > self.budget + self.input_bytes(node):
-            self.too_large(node, value.nbytes)
+        if not self.affordable(node, value.nbytes):
             return False
         if sum(bool(t.name) for t in node.outputs) > 1:
             return self.forward(node, tensor, value)
@@ -176,21 +181,34 @@ class _Folder:
             return self.index.unique_tensor_name(f"{tensor.name}.value")
         return str(tensor.name)
 
-    def input_bytes(self, node: gs.Node) -> int:
-        return sum(int(t._values.nbytes) for t in node.inputs if isinstance(t, gs.Constant))
+    def bytes_behind(self, node: gs.Node) -> int:
+        """Bytes of the constants that ``node`` is computed from: they may go when its value is known."""
+        constants: dict[int, int] = {}
+        seen: set[int] = set()
+        todo = [node]
+        while todo and len(seen) < LOOK_BACK:
+            current = todo.pop()
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            for tensor in current.inputs:
+                producer = self.index.producer(tensor)
+                if isinstance(tensor, gs.Constant):
+                    constants[id(tensor)] = int(tensor._values.nbytes)
+                elif producer is not None:
+                    todo.append(producer)
+        return sum(constants.values())
 
     def affordable(self, node: gs.Node, size: int) -> bool:
-        growth = size - self.input_bytes(node)
-        if growth <= 0 or size <= 1024:
-            return True
-        if growth > self.budget or growth > self.spare:
+        growth = size - self.bytes_behind(node)
+        if not self.budget.allows(growth):
             self.too_large(node, size)
             return False
-        self.spare -= growth
+        self.budget.spend(growth)
         return True
 
     def too_large(self, node: gs.Node, size: int) -> None:
-        reason = f"folding would add {size} bytes to the file (budget {self.budget}); left as it is"
+        reason = f"folding would make a constant of {size} bytes, over the budget (max_bytes {self.budget.limit}); left"
         self.state.decide(Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason))
 
     def apply(
@@ -232,8 +250,3 @@ class _Folder:
             self.state.decide(decision)
             self.state.applied.append(decision)
         return edit
-
-
-def _weight_bytes(state: State) -> int:
-    constants = {id(t): t for t in state.index.tensors() if isinstance(t, gs.Constant)}
-    return sum(int(t._values.nbytes) for t in constants.values())

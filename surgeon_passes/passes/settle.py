@@ -18,8 +18,9 @@ def settle(state: State, edits: Sequence[Edit]) -> list[Edit]:
             _accept(state, edit, Verdict(UNVERIFIED, reason="verification is off"))
         state.rewriter.journal.forget()
         return list(edits)
+    state.index.sync_bodies()
     groups = connected(edits)
-    verdicts = state.check([region_of(group) for group in groups])
+    verdicts = _checked(state, groups)
     kept: list[Edit] = []
     failed: list[tuple[list[Edit], Verdict]] = []
     for group, verdict in zip(groups, verdicts, strict=True):
@@ -35,6 +36,17 @@ def settle(state: State, edits: Sequence[Edit]) -> list[Edit]:
     return kept
 
 
+def _checked(state: State, groups: Sequence[Sequence[Edit]]) -> list[Verdict]:
+    assert state.check is not None
+    verdicts = state.check([region_of(group) for group in groups])
+    return [
+        Verdict(VERIFIED, reason=f"the same nodes, moved; alone they do not run: {v.reason}")
+        if v.status == UNVERIFIED and all(e.moved_whole for e in group)
+        else v
+        for group, v in zip(groups, verdicts, strict=True)
+    ]
+
+
 def _stands(state: State, verdict: Verdict) -> bool:
     if verdict.status == VERIFIED:
         return True
@@ -47,8 +59,9 @@ def _bisect(state: State, failed: list[tuple[list[Edit], Verdict]]) -> list[Edit
     for group, _ in reversed(failed):
         for edit in reversed(group):
             state.rewriter.journal.undo(edit)
+    state.index.sync_bodies()
     alone = [edit for group, _ in failed if len(group) > 1 for edit in group]
-    singles = dict(zip(map(id, alone), state.check([region_of([e]) for e in alone]), strict=True)) if alone else {}
+    singles = dict(zip(map(id, alone), _checked(state, [[e] for e in alone]), strict=True)) if alone else {}
     kept: list[Edit] = []
     for group, whole in failed:
         again = []

@@ -47,6 +47,9 @@ def _head(console: Console, result: Result) -> None:
     table.add_row("verification", _verdicts(result))
     table.add_row("end check", _end_check(result))
     table.add_row("checker", result.checker_error or "ok")
+    if result.custom_operators:
+        listed = ", ".join(f"{name} ({number})" for name, number in sorted(result.custom_operators.items()))
+        table.add_row("custom operators", f"{listed}: passed through")
     dynamic = result.dynamic_inputs
     table.add_row("dynamic inputs", ", ".join(dynamic) if dynamic else "none")
     if not dynamic:

@@ -29,12 +29,16 @@ class Edit:
     outputs: tuple[Slot, ...] = ()
     graph_outputs: tuple[tuple[Scope, int, gs.Tensor, gs.Tensor], ...] = ()
     pairs: tuple[tuple[gs.Tensor, gs.Tensor], ...] = ()
+    renamed: tuple[tuple[gs.Tensor, str, str], ...] = ()
+    """tensors that get another name, since they come into a graph where theirs is taken"""
     touched: tuple[NodeImage, ...] = ()
     """nodes that stay and whose edges move, as they were"""
     cone: tuple[NodeImage, ...] = ()
     exactness: Exactness = Exactness.ROUNDING
     identity: frozenset[int] = frozenset()
     """ids of the nodes that matched"""
+    moved_whole: bool = False
+    """whether the nodes that come in are those that ran before, unchanged, in another graph"""
 
     def footprint(self) -> set[int]:
         """Ids of the nodes that this edit touches: edits that share one belong to one region."""
@@ -63,6 +67,8 @@ class Journal:
         self.edits.append(edit)
 
     def _do(self, edit: Edit) -> None:
+        for tensor, _, name in edit.renamed:
+            tensor.name = name
         for image in edit.removed:
             self.index.remove_node(image.node)
         for node, position, _, new in edit.outputs:
@@ -93,6 +99,8 @@ class Journal:
             self.index.set_output(node, position, old)
         for image in reversed(edit.removed):
             self.index.restore_node(image.node)
+        for tensor, name, _ in edit.renamed:
+            tensor.name = name
         self.edits.remove(edit)
 
     def can_redo(self, edit: Edit) -> bool:

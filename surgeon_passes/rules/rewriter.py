@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.budget import Budget
 from surgeon_passes.decisions import APPLIED, Decision
 from surgeon_passes.errors import RuleError
 from surgeon_passes.index import GraphIndex, Position, Scope, node_label
@@ -25,7 +26,8 @@ GROWTH = 1.001
 class Rewriter:
     """Makes edits and gives them to the journal."""
 
-    def __init__(self, context: Context, cone: Cone = lambda tensor: ()) -> None:
+    def __init__(self, context: Context, cone: Cone = lambda tensor: (), budget: Budget | None = None) -> None:
+        self.budget = budget
         self.context = context
         self.index: GraphIndex = context.index
         self.journal = Journal(self.index)
@@ -57,8 +59,20 @@ class Rewriter:
             metrics=_metrics(before, after),
         )
         edit = self.plan(match, removed, emitted, decision, rule.exactness, reads)
+        self.check_bytes(removed, emitted.nodes)
         self.journal.apply(edit)
         return edit
+
+    def check_bytes(self, removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:
+        """Decline what would write out constants that the file holds as a formula (ConstantOfShape, Tile …)."""
+        if self.budget is None:
+            return
+        growth = _constant_bytes(added) - _constant_bytes(removed)
+        if not self.budget.allows(growth):
+            raise Decline(
+                f"it would add {growth} bytes of constants to the file, over the budget ({self.budget.limit})"
+            )
+        self.budget.spend(growth)
 
     def call(self, rule: Rule, match: Match) -> Replacement:
         if rule.function is None:
@@ -176,6 +190,11 @@ class Rewriter:
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )
+
+
+def _constant_bytes(nodes: Iterable[gs.Node]) -> int:
+    constants = {id(t): t for node in nodes for t in node.inputs if isinstance(t, gs.Constant)}
+    return sum(int(t._values.nbytes) for t in constants.values())
 
 
 class _Moves:

@@ -175,6 +175,16 @@ def type_shape(entry: TensorType) -> Shape | None:
     return cast("Shape | None", entry.shape)
 
 
+def divides(a: Dim, b: Dim) -> bool:
+    """Whether ``b`` is certainly a multiple of ``a``, as polynomials: 0 where ``a`` is."""
+    if a is None or b is None:
+        return False
+    try:
+        return as_poly(b).exact_div(as_poly(a)) is not None
+    except TooComplex:
+        return False
+
+
 def static(shape: Shape | None) -> tuple[int, ...] | None:
     """The shape as ints; None where a dim is symbolic or not known."""
     if shape is None:

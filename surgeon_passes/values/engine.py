@@ -14,7 +14,6 @@ from surgeon_passes.index import GraphIndex, subgraphs
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.ops.traits import CONTROL_FLOW, is_random
-from surgeon_passes.values import handlers as _handlers  # noqa: F401  (registers the handlers)
 from surgeon_passes.values.dims import static, type_shape
 from surgeon_passes.values.lattice import Value
 from surgeon_passes.values.types import TypeMap
@@ -30,9 +29,11 @@ class ReadLog:
     """Tensors whose value was asked for and came from evaluating nodes, in order, each once."""
 
     tensors: list[gs.Tensor] = field(default_factory=list)
+    _seen: set[int] = field(default_factory=set)
 
     def note(self, tensor: gs.Tensor) -> None:
-        if not any(t is tensor for t in self.tensors):
+        if id(tensor) not in self._seen:
+            self._seen.add(id(tensor))
             self.tensors.append(tensor)
 
 
@@ -72,6 +73,11 @@ class Evaluator:
             for log in self._logs:
                 log.note(tensor)
         return found
+
+    def refresh(self) -> None:
+        """Forget unknown answers: after folding or rewriting, more may be known. (What is known stays true.)"""
+        self._solver.forget_unknown()
+        self._foldable.clear()
 
     def tensor(self, name: str) -> gs.Tensor:
         """The tensor of that name, the main graph's where bodies use the name too."""

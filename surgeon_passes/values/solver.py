@@ -67,6 +67,10 @@ class Solver:
     def set_type(self, tensor: gs.Tensor, found: TensorType) -> None:
         self._types[id(tensor)] = (tensor, found)
 
+    def forget_unknown(self) -> None:
+        """Drop values that are None; types keep what they are."""
+        self._values = {key: held for key, held in self._values.items() if held[1] is not None}
+
     def _solve(self, kind: str, tensor: gs.Tensor) -> Any:
         known = self._lookup(kind, tensor)
         if known is not None:

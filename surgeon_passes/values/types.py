@@ -13,7 +13,6 @@ from surgeon_passes.index import GraphIndex
 from surgeon_passes.model import Extras, numpy_dtype
 from surgeon_passes.model.importer import variable
 from surgeon_passes.region import TensorType
-from surgeon_passes.values import shapes as _shapes  # noqa: F401  (registers the shape functions)
 from surgeon_passes.values.dims import Dim, Shape, show, type_shape
 from surgeon_passes.values.inference import model_types
 from surgeon_passes.values.solver import Solver, declared_type, without_dims

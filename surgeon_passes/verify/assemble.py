@@ -10,6 +10,7 @@ import onnx
 import onnx_graphsurgeon as gs
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from surgeon_passes.index import subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.export import function_protos, node_proto, tensor_proto
 from surgeon_passes.region import NodeImage, TensorType, Types
@@ -143,9 +144,10 @@ def _add_functions(model: ModelProto, graph: gs.Graph, opsets: dict[str, int]) -
 
 def _add_boundary(piece: Piece, made: Assembly, fed_constants: bool) -> None:
     graph = made.model.graph
+    has_bodies = any(next(iter(subgraphs(image.node)), None) is not None for image in piece.sides.images())
     for position, found in enumerate(piece.sides.input_types):
         name = piece.input_name(position)
-        rank = found.rank
+        rank = None if has_bodies else found.rank  # a branch that is not taken may contradict it
         kind = graph.input.add(name=name).type.tensor_type
         kind.elem_type = piece.feed_types[position]
         if rank is not None:

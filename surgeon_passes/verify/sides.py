@@ -123,8 +123,10 @@ class _Walk:
         self.found = sides.after if after else sides.before
         self.names, self.others = sides.names[after], sides.names[not after]
         self.letter = "a" if after else "b"
+        self.valued: set[int] = set()
 
     def run(self, outputs: Sequence[gs.Tensor]) -> None:
+        self.valued = self.read_by_value(outputs)
         state: dict[int, bool] = {}
         todo: list[tuple[NodeImage, bool]] = []
         for tensor in reversed(outputs):
@@ -143,6 +145,21 @@ class _Walk:
                 todo.extend((m, False) for m in reversed(makers) if m is not None and not state.get(id(m)))
         for tensor in outputs:
             self.name(tensor)
+
+    def read_by_value(self, outputs: Sequence[gs.Tensor]) -> set[int]:
+        """Ids of tensors whose values are needed: those are not cut, though another node asks only for their type."""
+        found: set[int] = set()
+        todo = list(outputs)
+        while todo:
+            tensor = todo.pop()
+            tensor = tensor if id(tensor) in self.made else self.alias.get(id(tensor), tensor)
+            image = self.made.get(id(tensor)) or self.cone.get(id(tensor))
+            if image is None or id(tensor) in found:
+                continue
+            found.add(id(tensor))
+            if image.node.op not in _READS_TYPE:
+                todo.extend(self.reads(image))
+        return found
 
     def reads(self, image: NodeImage) -> list[gs.Tensor]:
         tensors = [t for t in image.inputs if t.name]
@@ -167,7 +184,7 @@ class _Walk:
 
     def is_cut(self, tensor: gs.Tensor, reader: NodeImage | None) -> bool:
         """Whether ``reader`` asks only for a type that is known, so that what computes the tensor does not matter."""
-        if reader is None or reader.node.op not in _READS_TYPE or id(tensor) in self.made:
+        if reader is None or reader.node.op not in _READS_TYPE or id(tensor) in self.made or id(tensor) in self.valued:
             return False
         shape = self.types.type_of(tensor).shape
         return shape is not None and all(d is not None for d in shape)

@@ -315,6 +315,16 @@ def test_unknown_is_remembered():
     assert calls == []
 
 
+def test_refresh_forgets_what_was_unknown():
+    ev = evaluator(model("(int64[2] x) => (y) { a = Identity(x) y = Neg(a) }"))
+    assert ev.value("y") is None
+    identity = ev.index.producer(ev.tensor("a"))
+    ev.index.set_input(identity, 0, gs.Constant("k", np.array([1, 2])))
+    assert ev.value("y") is None
+    ev.refresh()
+    assert ev.value("y").tolist() == [-1, -2]
+
+
 def test_importing_the_package_loads_no_runtime():
     code = (
         "import sys, surgeon_passes.values; print([m for m in sys.modules if m in ('onnxruntime', 'onnx.reference')])"

@@ -80,6 +80,21 @@ CASES = [
     ("y, z = Split<axis=1>(x, s)", {"s": np.array([1, 3])}, "N 1 H W"),
     ("y, z = Split<axis=3, num_outputs=2>(x)", {}, "N 4 H floordiv(W-1,2)+1"),
     ("y = DepthToSpace<blocksize=2>(x)", {}, "N 1 2*H 2*W"),
+    (
+        "t = Reshape(x, c) p = Expand(t, f) y = Identity(p)",
+        {"c": np.array([0, 4, -1]), "f": np.array([1, 4, 1])},
+        "N 4 H*W",
+    ),
+    (
+        "m = MaxPool<kernel_shape=[4,4], strides=[4,4]>(x) f = Reshape(m, c) s = Shape(m) y = Reshape(f, s)",
+        {"c": np.array([0, 4, -1])},
+        "N 4 floordiv(H,4) floordiv(W,4)",
+    ),
+    (
+        "s = Shape<start=2, end=3>(x) m = Min(s, limit) o = ConstantOfShape(m) e = Expand(o, s) y = Relu(e)",
+        {"limit": np.array([50])},
+        "H",
+    ),
     ("y = Softmax<axis=1>(x)", {}, "N 4 H W"),
     ("i, y0 = TopK<axis=1>(x, k) y = Identity(i)", {"k": np.array([2])}, "N 2 H W"),
     ('y = Einsum<equation="nchw,ncsw->nhs">(x, x)', {}, "N H H"),
@@ -109,7 +124,7 @@ def test_shape_is_exact_at_every_size(case):
 @pytest.mark.parametrize(
     ("inputs", "nodes", "expected"),
     [
-        ("float[N,3] a, float[M,3] b", "y = Add(a, b)", ["?", "3"]),
+        ("float[N,3] a, float[M,3] b", "y = Add(a, b)", ["max(M, N)", "3"]),
         ("float[N,3] a, float[N,3] b", "y = Add(a, b)", ["N", "3"]),
         ("float[N,3] a, float[1,3] b", "y = Add(a, b)", ["N", "3"]),
         ("float[N,3] a, float[5,3] b", "y = Add(a, b)", ["5", "3"]),
@@ -124,3 +139,22 @@ def test_shape_is_exact_at_every_size(case):
 def test_broadcast_and_rank_rules(inputs, nodes, expected):
     proto = model(f"({inputs}) => (float[] y) {{ {nodes} }}")
     assert dims(evaluator(proto), "y") == expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("hidden_size=5", (["T", "1", "N", "5"], ["1", "N", "5"])),
+        ('hidden_size=5, direction="bidirectional"', (["T", "2", "N", "5"], ["2", "N", "5"])),
+        ('hidden_size=5, direction="bidirectional", layout=1', (["T", "N", "2", "5"], ["T", "2", "5"])),
+    ],
+)
+def test_recurrent(attributes, expected):
+    directions = int(expected[1][-2]) if "layout" in attributes else int(expected[1][0])
+    proto = model(
+        f"(float[T,N,3] x) => (float[] y, float[] h) {{ y, h = GRU<{attributes}>(x, w, r) }}",
+        w=weight(directions, 15, 3),
+        r=weight(directions, 15, 5),
+    )
+    ev = evaluator(proto)
+    assert (dims(ev, "y"), dims(ev, "h")) == expected

@@ -14,7 +14,8 @@ from surgeon_passes.values.registry import shape_of
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
     """What two dims broadcast to, in a legal model.
 
-    A dim that cannot be 1 wins over anything, an unknown one included; of two that may each be 1 neither does.
+    A dim that cannot be 1 wins over anything, an unknown one included. Of two that may each be 1 (and not 0) it is the
+    larger: where they differ the smaller one is 1.
     """
     if a == 1:
         return b
@@ -24,7 +25,7 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
         if dims.equal(dim, 1) is False:
             clash = isinstance(dim, int) and isinstance(other, int)
             return None if clash else dim
-    return None
+    return dims.maximum(a, b) if dims.at_least(a, 1) and dims.at_least(b, 1) else None
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
@@ -61,6 +62,11 @@ def same_as_first(n: Operands) -> Sequence[Shape | None]:
 @shape_of("Softmax", "LogSoftmax", "Hardmax", irregular=True)
 def softmax(n: Operands) -> Sequence[Shape | None]:
     return [n.shape(0)]
+
+
+@shape_of("DynamicQuantizeLinear")
+def dynamic_quantize(n: Operands) -> Sequence[Shape | None]:
+    return [n.shape(0), (), ()]
 
 
 @shape_of("Dropout")

@@ -35,7 +35,8 @@ def resolve_target(shape: Shape | None, target: Sequence[Dim], allowzero: bool) 
     found: list[Dim] = []
     for k, t in enumerate(target):
         at = shape[k] if shape is not None and k < len(shape) else None
-        found.append(at if k in copied else _literal(t, at, allowzero))
+        beyond = shape is not None and k >= len(shape)
+        found.append(at if k in copied else _literal(t, at, allowzero or beyond))
     open_ = [k for k, t in enumerate(found) if t is None and k not in copied]
     inferred = [k for k, t in enumerate(target) if t == -1]
     if len(open_) == 1 and shape is not None and (inferred or _not_empty(found, open_[0])):
@@ -50,11 +51,15 @@ def _not_empty(found: Sequence[Dim], without: int) -> bool:
     return all(dims.at_least(d, 1) for k, d in enumerate(found) if k != without)
 
 
-def _literal(t: Dim, at: Dim, allowzero: bool) -> Dim:
-    """What an element of the target says of its dim; None for -1 and for one that might be 0 or -1."""
+def _literal(t: Dim, at: Dim, literal_zero: bool) -> Dim:
+    """What an element of the target says of its dim; None for -1 and for one that might be 0 or -1.
+
+    A 0 that copies says the same where the input's dim ``at`` is a multiple of ``t``; beyond the input's rank it is not
+    legal, so ``literal_zero`` holds there.
+    """
     if isinstance(t, int):
         return t if t >= 0 else None
-    if dims.at_least(t, 1) or (dims.at_least(t, 0) and (allowzero or dims.same(t, at))):
+    if dims.at_least(t, 1) or (dims.at_least(t, 0) and (literal_zero or dims.divides(t, at))):
         return t
     return None
 

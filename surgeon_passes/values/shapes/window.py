@@ -107,9 +107,15 @@ def conv_transpose(n: Operands) -> Sequence[Shape | None]:
         return [(data[0], channels, *n.attr("output_shape")[-rank:])]
     windows = _windows(n, rank, 1)
     extra = _written(n, "output_padding", (0,) * rank)
-    same = _is_same(n)
-    spatial = [
-        dims.mul(d, w.stride) if same else dims.add(dims.mul(w.stride, dims.sub(d, 1)), e + w.extent - w.begin - w.end)
-        for d, w, e in zip(data[2:], windows, extra, strict=True)
-    ]
+    spread = _spread_same if _is_same(n) else _spread
+    spatial = [spread(d, w, e) for d, w, e in zip(data[2:], windows, extra, strict=True)]
     return [(data[0], channels, *spatial)]
+
+
+def _spread(dim: Dim, window: Window, extra: int) -> Dim:
+    return dims.add(dims.mul(window.stride, dims.sub(dim, 1)), extra + window.extent - window.begin - window.end)
+
+
+def _spread_same(dim: Dim, window: Window, extra: int) -> Dim:
+    """dim·stride; where the kernel is smaller than its stride ONNX Runtime gives less, against the specification."""
+    return dims.mul(dim, window.stride) if window.extent + extra >= window.stride else None

@@ -1,0 +1,102 @@
+"""If with a known condition: the branch that is taken moves into the graph around it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import APPLIED, DECLINED, Decision
+from surgeon_passes.index import node_label, subgraphs
+from surgeon_passes.model.constants import array_of
+from surgeon_passes.passes.settle import settle
+from surgeon_passes.passes.state import State, remove_dead
+from surgeon_passes.region import Exactness
+from surgeon_passes.rules.journal import Edit
+from surgeon_passes.rules.rule import Decline
+
+RULE = "inline_known_if"
+
+
+def inline_known_ifs(state: State) -> bool:
+    """Inline every If whose condition is a constant; outer ones first, those inside them in the next round.
+
+    The branch's nodes move as they are. Where ONNX Runtime cannot run such an If by itself (a branch that is not taken may
+    not even load at known shapes), that they are the same nodes is the proof; the condition was checked when it was folded.
+    """
+    changed = False
+    while True:
+        edits = []
+        state.index.sync_bodies()
+        names = Counter(t.name for t in state.index.tensors())
+        for node in state.index.nodes():
+            if node.op == "If" and node.domain in (None, "", "ai.onnx") and state.index.is_live(node):
+                edit = _inline(state, node, names)
+                if edit is not None:
+                    edits.append(edit)
+        if not edits or not settle(state, edits):
+            return changed
+        changed = True
+        remove_dead(state)
+
+
+def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
+    index = state.index
+    if not isinstance(node.inputs[0], gs.Constant) or not state.may_edit():
+        return None  # a condition that is computed is folded, and checked, first
+    known = array_of(node.inputs[0])
+    decision = Decision(RULE, index.scope(node).path, node_label(node), APPLIED, nodes=(node_label(node),))
+    if (RULE, frozenset({id(node)})) in state.refuted or (RULE, decision.graph, decision.root) in state.banned:
+        return None
+    body: gs.Graph = dict(subgraphs(node))["then_branch" if known.reshape(()) else "else_branch"]
+    inner = index.scope_nodes(index.scope_of_graph(body))
+    added = [_moved(n) for n in inner]
+    replaced = []
+    for result, value in zip(node.outputs, body.outputs, strict=False):
+        if not result.name:
+            continue
+        if index.is_output(result):
+            identity = gs.Node("Identity")
+            list.append(identity.inputs, value)
+            list.append(identity.outputs, result)
+            added.append(identity)
+            replaced.append((result, result))
+        else:
+            replaced.append((result, value))
+    try:
+        edit = state.rewriter.edit(
+            rule=RULE,
+            root=node,
+            decision=decision,
+            removed=[node],
+            added=added,
+            replaced=replaced,
+            exactness=Exactness.EXACT,
+        )
+    except Decline as error:
+        decision.status, decision.reason = DECLINED, str(error)
+        state.decide(decision)
+        return None
+    edit.moved_whole = True
+    edit.renamed = tuple(
+        (t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names[t.name] > 1
+    )
+    state.rewriter.journal.apply(edit)
+    state.made.append(decision)
+    return edit
+
+
+def _moved(node: gs.Node) -> gs.Node:
+    """The same node for another graph: its tensors, attributes and bodies are shared with the original."""
+    copy = gs.Node(node.op, node.name, node.attrs, domain=node.domain)
+    list.extend(copy.inputs, node.inputs)
+    list.extend(copy.outputs, node.outputs)
+    return copy
+
+
+def _own_tensors(nodes: list[gs.Node], body: gs.Graph) -> list[gs.Tensor]:
+    """Tensors that the branch itself makes; constants too, since a sibling's may have the same name."""
+    found = {id(t): t for n in nodes for t in n.outputs if t.name}
+    reads = [t for n in nodes for t in n.inputs] + list(body.outputs)
+    found.update({id(t): t for t in reads if isinstance(t, gs.Constant)})
+    return list(found.values())

