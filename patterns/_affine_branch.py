@@ -71,12 +71,13 @@ class AffineBranch:
         """Where the taps read, relative to stride times output position."""
         return [i * self.dilations[axis] - self.pads[axis] for i in range(self.spatial[axis])]
 
-    @property
-    def sizing(self) -> tuple[object, ...]:
-        """Equal for branches whose outputs are equally large for every input."""
+    def sizing(self, sizes: Sequence[Any] | None = None) -> tuple[object, ...]:
+        """Equal for branches whose outputs are equally large: for every input, or for one of ``sizes`` where known."""
         if self.auto_pad != "NOTSET":
             return (self.strides, self.auto_pad, self.spatial, self.dilations)
-        return (self.strides, self.slack)
+        given = sizes if sizes is not None else (None,) * self.rank
+        axes = zip(given, self.slack, self.strides, strict=True)
+        return (self.strides, tuple((n, (n + s - 1) // t) if isinstance(n, int) else s for n, s, t in axes))
 
     @property
     def cost(self) -> int:
@@ -160,15 +161,15 @@ class Window:
 
     @classmethod
     def around(cls, branches: Sequence[AffineBranch]) -> Window:
-        first, step, count = [], [], []
+        first, step, count, ends = [], [], [], []
         for axis in range(branches[0].rank):
             taps = sorted({o for b in branches for o in b.offsets(axis)})
             distance = reduce(gcd, (t - taps[0] for t in taps[1:]), 0)
             first.append(taps[0])
             step.append(distance or 1)
             count.append((taps[-1] - taps[0]) // (distance or 1) + 1)
-        sides = range(2 * branches[0].rank)
-        return cls(tuple(first), tuple(step), tuple(count), tuple(max(b.pads[s] for b in branches) for s in sides))
+            ends.append(max(b.slack[axis] for b in branches) + taps[-1])
+        return cls(tuple(first), tuple(step), tuple(count), (*(-f for f in first), *ends))
 
     def place(self, branch: AffineBranch) -> Floats:
         """The branch's kernel [O, I/group, k…] within the window."""
@@ -198,7 +199,7 @@ def merged_cost(branches: Sequence[AffineBranch]) -> int:
 
 
 def merge(branches: Sequence[AffineBranch]) -> AffineBranch:
-    """Their sum as one branch. They have equal ``sizing``, ``inputs``, and outputs (or one, which broadcasts)."""
+    """Their sum as one branch. They have equal ``sizing`` and ``inputs``, and equal outputs (or one, which broadcasts)."""
     group, outputs = _common(branches)
     same = [widen(regroup(b, group), outputs) for b in branches]
     bias = np.sum([b.bias for b in same], axis=0)

@@ -454,7 +454,13 @@ def drop_split_concat(m: Match) -> Replacement:
         a = Relu|Abs|Ceil|Floor|Round|Sign(x)
         y = Relu|Abs|Ceil|Floor|Round|Sign(a)
     """,
-    rewrite="y = @y(x)<@y>",
+    rewrite={
+        "merge": "y = @a(x)<@a>",
+        "share": """
+            a = @a(x)<@a>
+            y = a
+        """,
+    },
     exactness="exact",
     sets=("cleanup",),
 )
@@ -465,7 +471,7 @@ def merge_idempotent_pair(m: Match) -> Replacement:
         f(f(x)) = f(x)
 
     Declines when
-        the two are different operators, or the inner result is used elsewhere.
+        the two are different operators.
 
     Example
         before:
@@ -480,7 +486,7 @@ def merge_idempotent_pair(m: Match) -> Replacement:
     """
     if m.a.op != m.y.op:
         raise Decline
-    return Replacement()
+    return Replacement("share" if m.a.is_shared else "merge")
 
 
 @rule(
@@ -500,7 +506,7 @@ def merge_clips(m: Match) -> Replacement:
         clip is monotone, so clip2(clip1(x)) = clip(x, clip2(low1), clip2(high1)); a bound that is missing gives way
 
     Declines when
-        a bound is NaN or not constant, or a low one lies above its high one;
+        a bound is NaN or not constant, or a low one lies above a high one (the sign of a zero bound would depend on x);
         the inner result is used elsewhere.
 
     Example
@@ -523,6 +529,9 @@ def merge_clips(m: Match) -> Replacement:
     for low, high in ((low1, high1), (low2, high2)):
         if low is not None and high is not None and low > high:
             raise Decline(f"the bounds {low} and {high} are the wrong way round")
+    for low, high in ((low1, high2), (low2, high1)):
+        if low is not None and high is not None and low > high:
+            raise Decline(f"the bounds do not overlap: all becomes {low if high is high1 else high}")
     return Replacement(Low=_clip(low1, low2, high2, low2), High=_clip(high1, low2, high2, high2))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,7 +37,8 @@ def merge_parallel_branches(m: Match) -> Replacement:
         taps at its own offset (1x1 at the centre of a padded 3x3, at the corner where the pads say so);
         a BatchNormalization is the depthwise 1x1 kernel s with bias beta - s·mean, the bare input the kernel 1;
         a branch with more groups is a block-diagonal one with fewer; one output channel broadcasts over all.
-        Branches of equal stride and equal pads minus kernel reach are equally large for every input size.
+        Branches of equal stride and equal pads minus kernel reach are equally large for every input size;
+        where the input's size is known, being equally large there is enough.
 
     Declines when
         fewer than two branches can be merged, or none of them is a Conv: strides, sizes or channels differ, a weight is
@@ -62,8 +64,9 @@ def merge_parallel_branches(m: Match) -> Replacement:
                 y = Conv<pads = [1, 0, 1, 0], kernel_shape = [3, 1], strides = [1, 1], dilations = [1, 1], group = 1>(x, w, b)
             }
     """
-    readable, reasons = _read(m)
-    chosen = _choose(readable, reasons)
+    sizes = m.x.shape[2:] if m.x.shape is not None else None
+    readable, reasons = _read(m, sizes)
+    chosen = _choose(readable, sizes, reasons)
     taken = {id(leaf) for leaf, _ in chosen}
     result = merge([branch for _, branch in chosen])
     bias = result.bias if result.bias.any() or any(_has_bias(leaf) for leaf, _ in chosen) else None
@@ -75,6 +78,7 @@ def merge_parallel_branches(m: Match) -> Replacement:
     )
 
 
+Sizes = Sequence[object] | None
 Readable = list[tuple[Leaf, AffineBranch]]
 
 
@@ -82,12 +86,10 @@ def _has_bias(leaf: Leaf) -> bool:
     return leaf.op == "Conv" and leaf.b is not None
 
 
-def _read(m: Match) -> tuple[Readable, list[str]]:
+def _read(m: Match, sizes: Sizes) -> tuple[Readable, list[str]]:
     """Leaves as branches, convolutions first; what stopped the others."""
     found: Readable = []
     reasons: list[str] = []
-    shape = m.x.shape
-    sizes = shape[2:] if shape is not None else None
     for leaf in m.branches:
         if leaf.op == "Conv":
             try:
@@ -106,7 +108,7 @@ def _read(m: Match) -> tuple[Readable, list[str]]:
     return found, reasons
 
 
-def _convolution(leaf: Leaf, sizes: tuple[object, ...] | None) -> AffineBranch:
+def _convolution(leaf: Leaf, sizes: Sizes) -> AffineBranch:
     weight = require_finite(floats(leaf.w), f"'{leaf.w.name}'")
     bias = np.zeros(weight.shape[0])
     if leaf.b is not None:
@@ -133,17 +135,17 @@ def _depthwise(leaf: Leaf, conv: AffineBranch) -> AffineBranch:
     return pointwise(affine.scale, affine.shift, conv.rank)
 
 
-def _choose(readable: Readable, reasons: list[str]) -> Readable:
+def _choose(readable: Readable, sizes: Sizes, reasons: list[str]) -> Readable:
     """The largest set of branches that fit together and cost no more merged. Raises Decline where there is none."""
     outputs = max(branch.outputs for _, branch in readable)
     classes: dict[object, Readable] = defaultdict(list)
     for leaf, branch in readable:
         # One output channel is broadcast by the sum; a bare input of one channel, too.
         channels = outputs if branch.outputs == 1 and branch.group == 1 else branch.outputs
-        classes[branch.sizing, channels].append((leaf, branch))
+        classes[branch.sizing(sizes), channels].append((leaf, branch))
     able = [c for c in classes.values() if len(c) > 1 and any(leaf.op == "Conv" for leaf, _ in c)]
     if not able:
-        raise Decline("; ".join(["no two branches fit together", _differences(readable), *reasons]))
+        raise Decline("; ".join(["no two branches fit together", _differences(readable, sizes), *reasons]))
     for members in sorted(able, key=len, reverse=True):
         positions = cheapest([branch for _, branch in members])
         chosen = [members[i] for i in positions]
@@ -154,14 +156,14 @@ def _choose(readable: Readable, reasons: list[str]) -> Readable:
     raise Decline("; ".join([f"merged they would cost {after / before:.3g}x ({before} to {after} weights)", *reasons]))
 
 
-def _differences(readable: Readable) -> str:
+def _differences(readable: Readable, sizes: Sizes) -> str:
     if len(readable) < 2:
         return "only one can be merged"
     branches = [branch for _, branch in readable]
     found = []
     if len({b.strides for b in branches}) > 1:
         found.append("strides " + " and ".join(sorted({str(list(b.strides)) for b in branches})))
-    elif len({b.sizing for b in branches}) > 1:
+    elif len({b.sizing(sizes) for b in branches}) > 1:
         found.append("output sizes differ")
     if len({b.outputs for b in branches}) > 1:
         found.append("channels " + " and ".join(map(str, sorted({b.outputs for b in branches}))))

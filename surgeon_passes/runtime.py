@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from surgeon_passes.errors import SurgeonError
 
@@ -127,6 +127,17 @@ def _without_large_weights(model: ModelProto) -> tuple[ModelProto, dict[str, Arr
     return slim, arrays
 
 
+def _names_read(graph: GraphProto) -> set[str]:
+    """Names that nodes, also those of bodies, and outputs read: ONNX Runtime drops initializers that nothing reads."""
+    found = {value.name for value in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                found |= _names_read(body)
+    return found
+
+
 def _serialized(model: ModelProto) -> bytes:
     try:
         return model.SerializeToString()
@@ -168,7 +179,8 @@ class Session:
                 model, large = _without_large_weights(model)
                 arrays.update(large)
             source = _serialized(model)
-            declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays}
+            read = _names_read(model.graph) if arrays else set()
+            declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays and t.name in read}
         else:
             source, declared = str(model), {}
         options = _options(level)

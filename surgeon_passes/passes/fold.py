@@ -21,6 +21,8 @@ from surgeon_passes.rules.rule import Decline
 
 SCRATCH = 64
 """Intermediate values may be this many times the budget: they are not kept."""
+FREE = 256
+"""Growth in bytes that is no more than what the node itself takes in the file."""
 LOOK_BACK = 256
 """Nodes that are searched for the constants behind a value."""
 HANDLERS, RUNTIME, LIFT = "fold_shape_arithmetic", "fold_constants", "lift_constant_nodes"
@@ -40,8 +42,7 @@ class Fold(Pass):
     def run(self, state: State) -> bool:
         if not state.may_edit():
             return False
-        state.budget.limit = parse_bytes(self.max_bytes)
-        folder = _Folder(state)
+        folder = _Folder(state, parse_bytes(self.max_bytes))
         changed = folder.lift()
         changed = folder.by_runtime() or changed
         if changed:
@@ -53,11 +54,11 @@ class Fold(Pass):
 
 
 class _Folder:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, limit: int) -> None:
         self.state = state
         self.index = state.index
         self.evaluator = state.evaluator
-        self.budget = state.budget
+        self.limit = limit
 
     # --- Constant nodes ----------------------------------------------------------------------------------------------
 
@@ -88,27 +89,22 @@ class _Folder:
 
     def by_handlers(self) -> bool:
         """Tensors that the evaluator knows in full, where somebody who is not known reads them."""
-        edits = []
+        candidates = []
         for node in self.index.nodes():
-            if not self.is_candidate(node):
-                continue
-            for result in node.outputs:
-                edit = self.known(node, result)
-                if edit is not None:
-                    edits.append(edit)
-                    break
-        return bool(edits) and bool(settle(self.state, edits))
+            result = next((t for t in node.outputs if t.name), None)
+            if result is not None and self.is_candidate(node):
+                value = self.evaluator.value(result)
+                if isinstance(value, np.ndarray) and self.needed(result):
+                    candidates.append((result, value))
+        edits = [self.known(result, value) for result, value in self.affordable(candidates)]
+        return bool(settle(self.state, [e for e in edits if e is not None]))
 
     def is_candidate(self, node: gs.Node) -> bool:
         return node.op != "Constant" and sum(bool(t.name) for t in node.outputs) == 1
 
-    def known(self, node: gs.Node, result: gs.Tensor) -> Edit | None:
-        if not result.name or not self.state.may_edit():
-            return None
-        value = self.evaluator.value(result)
-        if not isinstance(value, np.ndarray) or not self.needed(result) or not self.affordable(node, value.nbytes):
-            return None
-        if (HANDLERS, frozenset({id(node)})) in self.state.refuted:
+    def known(self, result: gs.Tensor, value: np.ndarray[Any, Any]) -> Edit | None:
+        node = self.index.producer(result)
+        if node is None or not self.state.may_edit() or (HANDLERS, frozenset({id(node)})) in self.state.refuted:
             return None
         constant = gs.Constant(self.name(result), value)
         return self.apply(HANDLERS, node, result, constant, reads=[t for t in node.inputs if t.name])
@@ -138,7 +134,8 @@ class _Folder:
         from surgeon_passes.verify.folding import compute
 
         values = compute(self.index, list(chosen.values()), wanted)
-        done = [self.replace(t, values[id(t)]) for t in wanted if id(t) in values]
+        known = self.affordable([(t, values[id(t)]) for t in wanted if id(t) in values])
+        done = [self.replace(t, value) for t, value in known]
         self.state.rewriter.journal.forget()
         return any(done)
 
@@ -148,9 +145,9 @@ class _Folder:
             if producer is not None and producer.op != "Constant" and id(producer) not in chosen:
                 return False
         size = self.evaluator.output_bytes(node)
-        if size is None or size <= SCRATCH * self.budget.limit:
+        if size is None or size <= SCRATCH * self.limit:
             return True
-        self.too_large(node, size)
+        self.too_large(node.outputs[0], size)
         return False
 
     def leaves(self, tensor: gs.Tensor, chosen: dict[int, gs.Node]) -> bool:
@@ -160,8 +157,6 @@ class _Folder:
     def replace(self, tensor: gs.Tensor, value: np.ndarray[Any, Any]) -> bool:
         node = self.index.producer(tensor)
         if node is None or not self.state.may_edit():
-            return False
-        if not self.affordable(node, value.nbytes):
             return False
         if sum(bool(t.name) for t in node.outputs) > 1:
             return self.forward(node, tensor, value)
@@ -199,16 +194,30 @@ class _Folder:
                     todo.append(producer)
         return sum(constants.values())
 
-    def affordable(self, node: gs.Node, size: int) -> bool:
-        growth = size - self.bytes_behind(node)
-        if not self.budget.allows(growth):
-            self.too_large(node, size)
-            return False
-        self.budget.spend(growth)
-        return True
+    def affordable(
+        self, known: list[tuple[gs.Tensor, np.ndarray[Any, Any]]]
+    ) -> list[tuple[gs.Tensor, np.ndarray[Any, Any]]]:
+        """Those that may become constants: each within the limit, and all of them, or none, within the sum.
 
-    def too_large(self, node: gs.Node, size: int) -> None:
-        reason = f"folding would make a constant of {size} bytes, over the budget (max_bytes {self.budget.limit}); left"
+        Taking some until the sum is used up would make the result depend on how often the pass has run.
+        """
+        growth = [self.growth(tensor, value) for tensor, value in known]
+        total = sum(g for g in growth if FREE < g <= self.limit)
+        most = self.limit if total <= self.limit + _weight_bytes(self.state) // 4 else FREE
+        for (tensor, value), more in zip(known, growth, strict=True):
+            if more > most:
+                self.too_large(tensor, value.nbytes)
+        return [pair for pair, more in zip(known, growth, strict=True) if more <= most]
+
+    def growth(self, tensor: gs.Tensor, value: np.ndarray[Any, Any]) -> int:
+        node = self.index.producer(tensor)
+        return value.nbytes if node is None else value.nbytes - self.bytes_behind(node)
+
+    def too_large(self, tensor: gs.Tensor, size: int) -> None:
+        node = self.index.producer(tensor)
+        if node is None:
+            return
+        reason = f"folding would make a constant of {size} bytes, over the budget (max_bytes {self.limit}); left"
         self.state.decide(Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason))
 
     def apply(
@@ -250,3 +259,8 @@ class _Folder:
             self.state.decide(decision)
             self.state.applied.append(decision)
         return edit
+
+
+def _weight_bytes(state: State) -> int:
+    constants = {id(t): t for t in state.index.tensors() if isinstance(t, gs.Constant) and state.index.edge_count(t)}
+    return sum(int(t._values.nbytes) for t in constants.values())

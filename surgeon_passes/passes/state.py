@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import onnx
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.budget import Budget
 from surgeon_passes.decisions import Decision
 from surgeon_passes.errors import SurgeonError
 from surgeon_passes.index import GraphIndex
@@ -71,8 +70,6 @@ class State:
 
     def __post_init__(self) -> None:
         self.index = GraphIndex(self.graph)
-        constants = {id(t): t for t in self.index.tensors() if isinstance(t, gs.Constant)}
-        self.budget = Budget(sum(int(t._values.nbytes) for t in constants.values()))
         self.rebuild()
 
     @property
@@ -85,7 +82,7 @@ class State:
         self.types.store()
         self.evaluator = Evaluator(self.graph, self.index, self.types)
         self.context = Context(self.index, self.evaluator.value, self.types.type_of)
-        self.rewriter = Rewriter(self.context, self.evaluator.cone, self.budget)
+        self.rewriter = Rewriter(self.context, self.evaluator.cone)
 
     def decide(self, decision: Decision) -> None:
         """Record a decision, once for each place and reason."""

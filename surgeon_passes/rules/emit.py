@@ -36,6 +36,8 @@ class Emitter:
         self.scope = self.index.scope(match.root)
         self.values = replacement.values
         self.leave = replacement.leave
+        left = {id(n) for leaf in self.leave for n in leaf.matched}
+        self.matched = tuple(n for n in match.matched if id(n) not in left)
         self.done = Emitted()
         self.constants: dict[str, gs.Constant] = {}
         self.node_names: set[str] = set()
@@ -121,7 +123,7 @@ class Emitter:
 
     def node_name(self, op: OpId) -> str:
         """The name of the matched node of this operator, or the root's; nameless models stay nameless."""
-        same = [n.name for n in self.match.matched if n.op == op.name and n.name]
+        same = [n.name for n in self.matched if n.op == op.name and n.name]
         base = same[0] if same else self.match.root.name
         if not base:
             return ""
@@ -251,7 +253,7 @@ class Emitter:
         """``conv1.weight.<tag>`` where the matched operator has a constant in that place, else after the node."""
         tag = self.rule.tag or self.rule.name
         op = self.operator(call.op)
-        for node in self.match.matched:
+        for node in self.matched:
             if node.op == op.name and position < len(node.inputs):
                 held = node.inputs[position]
                 if isinstance(held, gs.Constant):

@@ -75,6 +75,11 @@ class Operand(NDArrayOperatorsMixin):
         return self._context.index.consumers(self.tensor)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether it has more than one use; being a graph's output is one, too."""
+        return self._context.index.edge_count(self.tensor) > 1
+
+    @property
     def value(self) -> Any:
         """ndarray in the tensor's own dtype, Partial, or None."""
         return self._context.value(self.tensor)

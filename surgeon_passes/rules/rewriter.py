@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.budget import Budget
 from surgeon_passes.decisions import APPLIED, Decision
 from surgeon_passes.errors import RuleError
 from surgeon_passes.index import GraphIndex, Position, Scope, node_label
@@ -21,13 +20,14 @@ from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
 Cone = Callable[[gs.Tensor], Iterable[gs.Node]]
 GROWTH = 1.001
+SMALL_GROWTH = 4096
+"""Bytes that a rewrite may always add: a bias where there was none."""
 
 
 class Rewriter:
     """Makes edits and gives them to the journal."""
 
-    def __init__(self, context: Context, cone: Cone = lambda tensor: (), budget: Budget | None = None) -> None:
-        self.budget = budget
+    def __init__(self, context: Context, cone: Cone = lambda tensor: ()) -> None:
         self.context = context
         self.index: GraphIndex = context.index
         self.journal = Journal(self.index)
@@ -65,14 +65,10 @@ class Rewriter:
 
     def check_bytes(self, removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:
         """Decline what would write out constants that the file holds as a formula (ConstantOfShape, Tile …)."""
-        if self.budget is None:
-            return
-        growth = _constant_bytes(added) - _constant_bytes(removed)
-        if not self.budget.allows(growth):
-            raise Decline(
-                f"it would add {growth} bytes of constants to the file, over the budget ({self.budget.limit})"
-            )
-        self.budget.spend(growth)
+        held = _constant_bytes(removed)
+        growth = _constant_bytes(added) - held
+        if growth > max(SMALL_GROWTH, held // 4):
+            raise Decline(f"it would add {growth} bytes of constants to the file, which now holds them as a formula")
 
     def call(self, rule: Rule, match: Match) -> Replacement:
         if rule.function is None:
@@ -227,14 +223,28 @@ class _Moves:
         producer = self.index.producer(now)
         is_interface = producer is None or self.index.is_output(now) or id(now) in self.renamed
         if producer is None or is_interface or self.index.scope(producer) is not scope:
-            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+            return [self.identity(old, now)]
         if id(producer) in self.gone:
+            if id(now) in self.made:
+                return [self.identity(old, now)]
             raise Decline(f"'{now.name}' is made by a node that goes away")
         self.touch(producer)
         self.renamed[id(now)] = old
         self.outputs.append((producer, _slot(producer.outputs, now), now, old))
         self.readers(now, old)
         return []
+
+    def identity(self, old: gs.Tensor, now: gs.Tensor) -> gs.Node:
+        """Both are interface: a node between them stays. Raises Decline where that is what goes away."""
+        maker = self.index.producer(old)
+        if maker is not None and maker.op == "Identity" and maker.inputs[0] is now:
+            raise Decline(f"'{old.name}' is a graph output and '{now.name}' is interface too: an Identity stays")
+        node = gs.Node(
+            "Identity", self.index.unique_node_name(f"{maker.name}_Identity") if maker and maker.name else ""
+        )
+        list.append(node.inputs, now)
+        list.append(node.outputs, old)
+        return node
 
     def readers(self, old: gs.Tensor, now: gs.Tensor) -> None:
         for node in self.index.consumers(old):

@@ -1,0 +1,52 @@
+"""Benchmarks run; nothing here depends on time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GROWTH = ROOT / "benchmarks" / "growth.py"
+
+
+def growth(*arguments: str) -> str:
+    command = [sys.executable, str(GROWTH), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_growth_reports_each_size_and_order() -> None:
+    rows = json.loads(growth("--sizes", "40", "80", "--json"))
+    assert [(row["nodes"], row["order"]) for row in rows] == [
+        (40, "ordered"),
+        (80, "ordered"),
+        (40, "shuffled"),
+        (80, "shuffled"),
+    ]
+    for row in rows:
+        assert (row["nodes_after"], row["verified"]) == (row["nodes"] // 2, row["nodes"] // 2)
+        assert (row["end_check"], row["exit_code"]) == ("equal", 0)
+        assert row["seconds"] > 0
+    assert rows[0]["ratio"] == rows[2]["ratio"] == 1
+
+
+def test_growth_prints_a_table() -> None:
+    header, row = growth("--sizes", "40", "--order", "ordered").splitlines()
+    assert header.split()[:3] == ["order", "nodes", "seconds"]
+    assert row.split()[:2] == ["ordered", "40"]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_the_chain_is_a_model(shuffled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(GROWTH.parent)
+    import growth as module  # type: ignore[import-not-found]
+
+    model = module.chain(41, shuffled)
+    assert len(model.graph.node) == 41
+    assert (model.graph.node[0].name != "conv_0") == shuffled
+    if not shuffled:
+        onnx.checker.check_model(model, full_check=True)
