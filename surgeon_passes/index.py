@@ -348,7 +348,8 @@ class GraphIndex:
             if record.live and any(True for _ in subgraphs(record.node)):
                 members = self.with_bodies(record.node)
                 inside = [t for member in members[1:] for t in member.inputs]
-                found[id(record.node)] = inside + [t for m in members for _, body in subgraphs(m) for t in body.outputs]
+                bodies = [body for member in members for _, body in subgraphs(member)]
+                found[id(record.node)] = inside + [t for body in bodies for t in body.outputs]
         return found
 
     def _sorted(self, records: list[_Record], captured: dict[int, list[gs.Tensor]]) -> list[gs.Node]:
