@@ -57,7 +57,7 @@ class Writer:
         self.nodes.append(helper.make_node(op, list(inputs), names, **attrs))
         return names[0]
 
-    # --- blocks: each gives an image of the same size ------------------------------------------------------------------------
+    # --- blocks: each gives an image of the same size ---
 
     def conv(self) -> str:
         kernel = self.choose((1, 1), (3, 3), (3, 1), (1, 3))
