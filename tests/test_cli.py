@@ -531,3 +531,31 @@ def test_the_console_script_is_installed(model: str, tmp_path: Path) -> None:
 def test_version() -> None:
     done = call("--version", cwd=Path.cwd())
     assert sp.__version__ in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_shows_progress_on_a_terminal(model: str, tmp_path: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "surgeon_passes", "optimize", model]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, env=env, text=True) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        assert process.stdout is not None
+        printed = process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"\x1b[" in shown
+    assert any(name in shown for name in (b"load", b"fold", b"rewrite", b"end check"))
+    assert "\x1b" not in printed
+    assert "nodes               2 -> 1" in printed

@@ -50,6 +50,7 @@ class Rewriter:
         after = cost(self.views(emitted.nodes, match), self.context.type_of, self.constant_shape)
         if not rule.may_grow:
             _check_cost(before, after)
+            _check_bytes(removed, emitted.nodes)
         decision = Decision(
             rule.name,
             self.index.scope(match.root).path,
@@ -59,17 +60,8 @@ class Rewriter:
             metrics=_metrics(before, after),
         )
         edit = self.plan(match, removed, emitted, decision, rule.exactness, reads)
-        if not rule.may_grow:
-            self.check_bytes(removed, emitted.nodes)
         self.journal.apply(edit)
         return edit
-
-    def check_bytes(self, removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:
-        """Decline what would write out constants that the file holds as a formula (ConstantOfShape, Tile …)."""
-        held = _constant_bytes(removed)
-        growth = _constant_bytes(added) - held
-        if growth > max(SMALL_GROWTH, held // 4):
-            raise Decline(f"it would add {growth} bytes of constants to the file, which now holds them as a formula")
 
     def call(self, rule: Rule, match: Match) -> Replacement:
         if rule.function is None:
@@ -187,6 +179,14 @@ class Rewriter:
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )
+
+
+def _check_bytes(removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:
+    """Decline what would write out constants that the file holds as a formula (ConstantOfShape, Tile …)."""
+    held = _constant_bytes(removed)
+    growth = _constant_bytes(added) - held
+    if growth > max(SMALL_GROWTH, held // 4):
+        raise Decline(f"it would add {growth} bytes of constants to the file, which now holds them as a formula")
 
 
 def _constant_bytes(nodes: Iterable[gs.Node]) -> int:

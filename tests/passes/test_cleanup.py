@@ -40,7 +40,8 @@ def test_a_dead_if_takes_along_what_only_its_bodies_read() -> None:
 def test_dead_nodes_of_bodies_go() -> None:
     proto = model("""g (bool c, float[2] x) => (float[2] y) {
         a = Neg(x)
-        y = If(c)<then_branch = t () => (float[2] p) { d = Tanh(a) p = Abs(x) }, else_branch = f () => (float[2] q) { q = Exp(x) }>
+        y = If(c)<then_branch = t () => (float[2] p) { d = Tanh(a) p = Abs(x) },
+                  else_branch = f () => (float[2] q) { q = Exp(x) }>
     }""")
     found = clean(proto)
     assert operators(found) == ["If"]

@@ -12,7 +12,7 @@ from surgeon_passes.errors import RuleError, UsageError
 from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
-from tests.models import floats, model, operators
+from tests.models import model, operators
 from tests.rules.ground import make
 
 ABS = make("y = Abs(x)", "y = Max(x, Neg(x))", name="spell_abs", sets=("one",), exactness="exact")
@@ -78,7 +78,7 @@ def test_every_binding_is_tried_until_one_is_taken() -> None:
     text = "g (float[2] x, float[2] z) => (float[2] y) { y = Add(x, z) }"
     result = Pipeline(Rewrite(rule)).run(model(text), registry=Registry())
     assert [(d.status, d.rule) for d in result.decisions] == [("applied", "r")]
-    assert list(result.proto.graph.node[-1].input)[0] == "z"
+    assert result.proto.graph.node[-1].input[0] == "z"
 
 
 def test_a_decline_is_recorded_once_with_its_nodes() -> None:
@@ -113,4 +113,3 @@ def test_what_a_rewrite_touches_is_visited_again() -> None:
     result = Pipeline(Rewrite(rule), max_iterations=1).run(proto, registry=Registry())
     assert operators(result.proto) == ["Relu"]
     assert len(result.applied) == 20
-    assert floats(1).size == 1
