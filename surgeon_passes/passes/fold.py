@@ -59,6 +59,8 @@ class _Folder:
         self.index = state.index
         self.evaluator = state.evaluator
         self.limit = limit
+        self.pure: set[int] = set()
+        """nodes (by id) that ONNX Runtime could compute: left by it, they are left"""
 
     # --- Constant nodes ----------------------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ class _Folder:
         candidates = []
         for node in self.index.nodes():
             result = next((t for t in node.outputs if t.name), None)
-            if result is not None and self.is_candidate(node):
+            if result is not None and id(node) not in self.pure and self.is_candidate(node):
                 value = self.evaluator.value(result)
                 if isinstance(value, np.ndarray) and self.needed(result):
                     candidates.append((result, value))
@@ -123,11 +125,12 @@ class _Folder:
 
     def by_runtime(self) -> bool:
         """The foldable rest, computed by ONNX Runtime in one go."""
-        nodes = [n for n in self.index.nodes() if n.op != "Constant" and self.evaluator.is_foldable(n)]
         chosen: dict[int, gs.Node] = {}
-        for node in nodes:
-            if self.fits(node, chosen):
-                chosen[id(node)] = node
+        for node in self.index.nodes():
+            if node.op != "Constant" and self.evaluator.is_foldable(node) and self.is_pure(node):
+                self.pure.add(id(node))
+                if self.fits(node, chosen):
+                    chosen[id(node)] = node
         wanted = [t for n in chosen.values() for t in n.outputs if t.name and self.leaves(t, chosen)]
         if not wanted:
             return False
@@ -138,6 +141,11 @@ class _Folder:
         done = [self.replace(t, value) for t, value in known]
         self.state.rewriter.journal.forget()
         return any(done)
+
+    def is_pure(self, node: gs.Node) -> bool:
+        """Whether ``node`` is computed from constants alone, no input's type among them."""
+        makers = [self.index.producer(t) for t in node.inputs if not isinstance(t, gs.Constant) and t.name]
+        return all(m is not None and (m.op == "Constant" or id(m) in self.pure) for m in makers)
 
     def fits(self, node: gs.Node, chosen: dict[int, gs.Node]) -> bool:
         for tensor in node.inputs:
