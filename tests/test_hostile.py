@@ -191,7 +191,7 @@ def assert_close(expected: dict[str, Array], found: dict[str, Array]) -> None:
         np.testing.assert_allclose(found[name], value, atol=2e-5 * scale, rtol=0, err_msg=name)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(models())
 def test_the_result_is_the_same_function(model: onnx.ModelProto) -> None:
     given_bytes = model.SerializeToString(deterministic=True)
