@@ -87,12 +87,20 @@ def external_fields(tensor: TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
+def external_number(tensor: TensorProto, key: str, default: int) -> int:
+    """ "offset" or "length" of external data. Raises ModelError where it is no number."""
+    text = external_fields(tensor).get(key, str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise ModelError(f"tensor '{tensor.name}': the {key} of its external data is '{text}', no number of bytes")
+    return int(text)
+
+
 def map_external(tensor: TensorProto, folder: str) -> Array:
     """External data as a read-only mapping. Raises ModelError naming tensor and file where it is missing or short."""
     fields = external_fields(tensor)
     location = fields.get("location", "")
     path = Path(folder) / location
-    offset, dtype = int(fields.get("offset", 0)), numpy_dtype(tensor.data_type)
+    offset, dtype = external_number(tensor, "offset", 0), numpy_dtype(tensor.data_type)
     count = int(np.prod(list(tensor.dims), dtype=np.int64))
     if os.path.isabs(location) or ".." in Path(location).parts:
         raise ModelError(f"tensor '{tensor.name}': its external data '{location}' lies outside the model's folder")

@@ -44,8 +44,9 @@ class _Exporter:
     def model(self, graph: gs.Graph) -> onnx.ModelProto:
         proto = onnx.ModelProto()
         proto.MergeFrom(self.extras.shell)
-        proto.producer_name = graph.producer_name or ""
-        proto.producer_version = graph.producer_version or ""
+        for name in ("producer_name", "producer_version"):
+            if getattr(proto, name) != (getattr(graph, name) or ""):
+                setattr(proto, name, getattr(graph, name) or "")
         proto.ir_version = graph.ir_version or proto.ir_version or helper.VERSION_TABLE[-1][1]
         _write_opsets(proto, graph)
         self.graph(graph, proto.graph, main=True)

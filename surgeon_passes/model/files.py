@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto
 
 from surgeon_passes.errors import ModelError
-from surgeon_passes.model.constants import external_fields, map_external
+from surgeon_passes.model.constants import external_number, map_external
 from surgeon_passes.ops.schema import STANDARD, domain_of, schema, suggest
 
 LIMIT = 1_900_000_000
@@ -164,7 +164,7 @@ def _write_external(proto: onnx.ModelProto, path: Path, location: str, folder: s
 
 def _worth_moving(tensor: TensorProto) -> bool:
     if tensor.data_location == TensorProto.EXTERNAL:
-        return int(external_fields(tensor).get("length", "1024")) >= 1024
+        return external_number(tensor, "length", 1024) >= 1024
     return len(tensor.raw_data) >= 1024
 
 
@@ -195,7 +195,7 @@ def weight_bytes(proto: onnx.ModelProto) -> int:
     total = 0
     for tensor in all_tensors(proto):
         external = tensor.data_location == TensorProto.EXTERNAL
-        total += int(external_fields(tensor).get("length", "0")) if external else tensor.ByteSize()
+        total += external_number(tensor, "length", 0) if external else tensor.ByteSize()
     return total
 
 

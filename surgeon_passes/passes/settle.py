@@ -71,7 +71,8 @@ def _bisect(state: State, failed: list[tuple[list[Edit], Verdict]]) -> list[Edit
                 again.append((edit, verdict))
             else:
                 _reject(state, edit, verdict)
-        if len(again) == len(group) and len(group) > 1:  # no edit fails alone: together they drift too far
+        drifts = whole.status == REFUTED and len(again) == len(group) > 1
+        if drifts:  # no edit fails alone: together they go too far
             for edit, _ in again:
                 _reject(state, edit, whole)
             continue

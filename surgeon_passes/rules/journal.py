@@ -212,7 +212,13 @@ def _images(edits: Sequence[Edit]) -> tuple[dict[int, NodeImage], dict[int, Node
         for node, position, _, new in edit.outputs:
             if id(node) in after:
                 after[id(node)] = _with(after[id(node)], position, new, is_input=False)
-    return before, after
+    was = {id(new): old for e in edits for node, _, old, new in e.outputs if id(node) not in after}
+    return before, {key: _reading(image, was) for key, image in after.items()}
+
+
+def _reading(image: NodeImage, was: dict[int, gs.Tensor]) -> NodeImage:
+    """The image with tensors from outside under the names that they had before an output took their place."""
+    return NodeImage(image.node, tuple(was.get(id(t), t) for t in image.inputs), image.outputs)
 
 
 def _with(image: NodeImage, position: int, tensor: gs.Tensor, is_input: bool) -> NodeImage:

@@ -83,6 +83,16 @@ def test_region_of_a_chain_of_edits_spans_from_the_first_to_the_last_state() -> 
     assert region.rules == ("spell_abs", "drop_identity")
 
 
+def test_what_comes_from_outside_has_one_name_on_both_sides_of_a_region() -> None:
+    """y takes the place of a, then a new node reads y: in the region both are a, which comes from outside."""
+    ground = Ground(model("g (float[2] x) => (float[2] y, float[2] z) { a = Relu(x) y = Identity(a) z = Abs(a) }"))
+    edits = [ground.apply(DROP_IDENTITY, "y"), ground.apply(ABS, "z")]
+    region = region_of(edits)
+    assert {t.name for i in region.before for t in i.inputs} == {"a"}
+    assert {t.name for i in region.after for t in i.inputs} - {t.name for i in region.after for t in i.outputs} == {"a"}
+    assert [(b.name, a.name) for b, a in region.outputs] == [("y", "a"), ("z", "z")]
+
+
 # --- random sequences ----------------------------------------------------------------------------------------------------
 
 OPS = ("Identity", "Neg", "Abs", "Relu")

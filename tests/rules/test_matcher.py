@@ -387,7 +387,7 @@ def test_long_sums_are_matched_in_linear_time(pattern: str, sums: dict[int, Grou
 
 @pytest.fixture(scope="module")
 def sums() -> dict[int, Ground]:
-    return {thousands: long_sum(1000 * thousands) for thousands in (1, 8)}
+    return {thousands: long_sum(500 * size) for size in (1, 8)}
 
 
 # --- attributes ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,215 @@
+"""Import and export lose nothing, and say in one line what is no graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import surgeon_passes as sp
+from surgeon_passes.errors import ModelError
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.model import export_model, import_model
+from tests.models import floats, model, operators
+
+
+def round_trip(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Exported once; exporting that again gives the same bytes; what was given is as it was."""
+    before = proto.SerializeToString(deterministic=True)
+    loaded = import_model(proto)
+    GraphIndex(loaded.graph).sync()
+    found = export_model(loaded)
+    assert proto.SerializeToString(deterministic=True) == before
+    again = export_model(import_model(found))
+    assert again.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True)
+    return found
+
+
+def same_but(proto: onnx.ModelProto, *fields: str) -> None:
+    """The round trip gives the very message, order included, apart from ``fields`` of the graph."""
+    found, wanted = round_trip(proto), onnx.ModelProto()
+    wanted.CopyFrom(proto)
+    for field in fields:
+        wanted.graph.ClearField(field)
+    assert str(found).splitlines() == str(wanted).splitlines()
+
+
+TEXTS = [
+    "g (float[N,3] x) => (float[N,3] y) { [first] a = Relu(x) [second] y = Add(a, k) }",
+    "g (float[2] x) => (float[2] y, float[2] y) { y = Clip(x, , k) }",
+    """g (bool c, float[2] x) => (float[2] y) {
+        y = If(c)<then_branch = t () => (float[2] r) { a = Neg(x) r = Add(a, k) },
+                  else_branch = f () => (float[2] r) { r = Exp(x) }>
+    }""",
+    'g (float[2] x) => (float[2] y) { y = Gelu<approximate = "tanh">(x) }',
+    'g (float[2] x) => (float[2] y) { y = com.foo.Any<a = 1, b = 2.5, c = [1, 2], d = [1.5], e = "s", f = ["t", "u"]>(x) }',
+    "g (float[2] x) => (float[2] k) { y = Relu(x) }",
+    "g (float[2] x) => (float[2] x) { y = Relu(x) }",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_very_message_comes_back(text: str) -> None:
+    proto = model(text, opset=20, k=np.float32([1, 2]))
+    if "com.foo" in text:
+        proto.opset_import.add(domain="com.foo", version=3)
+    if "k)" not in text and "k }" not in text:
+        proto.graph.ClearField("initializer")
+    same_but(proto)
+
+
+def test_what_graphsurgeon_would_lose() -> None:
+    proto = model("g (float[N] x) => (float[N] y) { a = Relu(x) y = Add(a, k) }", k=np.float32([1]))
+    proto.producer_name, proto.producer_version, proto.domain = "exporter", "1.2", "org.example"
+    proto.model_version, proto.doc_string = 7, "what it is"
+    proto.metadata_props.add(key="author", value="somebody")
+    proto.graph.doc_string = "a graph"
+    proto.graph.metadata_props.add(key="g", value="1")
+    proto.graph.input[0].doc_string = "an input"
+    proto.graph.input[0].type.denotation = "IMAGE"
+    proto.graph.input[0].type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
+    proto.graph.output[0].doc_string = "an output"
+    proto.graph.node[0].doc_string = "a node"
+    proto.graph.node[0].metadata_props.add(key="n", value="1")
+    proto.graph.initializer[0].doc_string = "a weight"
+    same_but(proto)
+
+
+def test_quantization_annotations_keep_their_tensors() -> None:
+    proto = model("g (float[N] x) => (float[N] y) { y = Relu(x) }", scale=np.float32(0.5), zero=np.int8(0))
+    annotation = proto.graph.quantization_annotation.add(tensor_name="y")
+    for key, value in (("SCALE_TENSOR", "scale"), ("ZERO_POINT_TENSOR", "zero")):
+        annotation.quant_parameter_tensor_names.add(key=key, value=value)
+    same_but(proto)
+    assert [t.name for t in sp.optimize(proto).proto.graph.initializer] == ["scale", "zero"]
+
+
+def test_overridable_initializers() -> None:
+    proto = model("g (float[2] x, float[2] k) => (float[2] y) { y = Add(x, k) }", k=floats(2))
+    same_but(proto)
+
+
+def test_below_ir_4_initializers_are_constants_and_no_inputs_from_then_on() -> None:
+    proto = model("g (float[2] x, float[2] k) => (float[2] y) { y = Add(x, k) }", ir=3, k=floats(2))
+    found = round_trip(proto)
+    assert found.ir_version == 4
+    assert [i.name for i in found.graph.input] == ["x"]
+    assert [t.name for t in found.graph.initializer] == ["k"]
+
+
+def test_optional_and_sequence_types() -> None:
+    tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
+    sequence = helper.make_sequence_type_proto(tensor)
+    optional = helper.make_optional_type_proto(tensor)
+    graph = helper.make_graph(
+        [
+            helper.make_node("SequenceAt", ["s", "i"], ["a"]),
+            helper.make_node("OptionalGetElement", ["o"], ["b"]),
+            helper.make_node("SequenceConstruct", ["a", "b"], ["t"]),
+            helper.make_node("Optional", ["a"], ["p"]),
+        ],
+        "g",
+        [helper.make_value_info("s", sequence), helper.make_value_info("o", optional)],
+        [helper.make_value_info("t", sequence), helper.make_value_info("p", optional)],
+        [numpy_helper.from_array(np.int64(0), "i")],
+    )
+    same_but(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8))
+
+
+def test_sparse_initializers() -> None:
+    proto = model("g (float[2,2] x) => (float[2,2] y) { y = Mul(x, k) }")
+    values = numpy_helper.from_array(np.float32([5, 6]), "k")
+    proto.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([1, 2])), [2, 2])
+    )
+    same_but(proto)
+
+
+def test_functions_with_attributes_of_their_callers() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 17, "local" : 1]>
+        g (float[2] x) => (float[2] y) { y = local.F<alpha = 0.5>(x) }
+        <domain: "local", opset_import: ["" : 17]>
+        F <alpha, beta: float = 2.0> (a) => (b) {
+            c = LeakyRelu<alpha: float = @alpha>(a) b = Elu<alpha: float = @beta>(c)
+        }""")
+    proto.functions[0].doc_string = "a function"
+    same_but(proto)
+
+
+def test_dtypes_that_numpy_lacks() -> None:
+    tensors = [
+        helper.make_tensor("b", TensorProto.BFLOAT16, [2], [1.0, 2.0]),
+        helper.make_tensor("f", TensorProto.FLOAT8E4M3FN, [2], [1.0, 2.0]),
+        helper.make_tensor("i", TensorProto.INT4, [3], [1, 2, -3]),
+        helper.make_tensor("s", TensorProto.STRING, [2], [b"a", b"\xff"]),
+    ]
+    nodes = [helper.make_node("Identity", [t.name], [f"{t.name}2"]) for t in tensors]
+    outputs = [helper.make_tensor_value_info(f"{t.name}2", t.data_type, list(t.dims)) for t in tensors]
+    graph = helper.make_graph(nodes, "g", [], outputs, tensors)
+    same_but(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+
+
+def test_value_info_is_a_hint_and_goes_without_types() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }")
+    proto.graph.value_info.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, [2]))
+    same_but(proto, "value_info")
+
+
+def test_unsorted_nodes_are_sorted() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = Relu(b) b = Neg(a) a = Abs(x) }")
+    assert operators(round_trip(proto)) == ["Abs", "Neg", "Relu"]
+
+
+def test_a_node_is_sorted_after_what_its_bodies_capture() -> None:
+    proto = model("""g (bool c, float[2] x) => (float[2] y) {
+        y = If(c)<then_branch = t () => (float[2] r) { r = Neg(a) }, else_branch = f () => (float[2] r) { r = Exp(x) }>
+        a = Abs(x)
+    }""")
+    found = round_trip(proto)
+    assert operators(found) == ["Abs", "If"]
+    onnx.checker.check_model(found)
+
+
+def test_an_inner_name_may_be_that_of_a_later_outer_tensor() -> None:
+    proto = model("""g (bool c, float[2] x) => (float[2] y) {
+        v = If(c)<then_branch = t () => (float[2] r) { a = Neg(x) r = Abs(a) },
+                  else_branch = f () => (float[2] r) { r = Exp(x) }>
+        a = Abs(v) y = Neg(a)
+    }""")
+    same_but(proto)
+
+
+def broken(text: str, **changes: Any) -> onnx.ModelProto:
+    return model(text, **changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("g (float[2] x) => (float[2] y) { y = Neg(x) y = Abs(x) }", "tensor 'y' is defined twice in one graph"),
+        ("g (float[2] x) => (float[2] y) { x = Neg(x) y = Abs(x) }", "tensor 'x' is defined twice in one graph"),
+        ("g (float[2] x, float[2] x) => (float[2] y) { y = Abs(x) }", "input 'x' is listed twice"),
+        ("g (float[2] x) => (float[2] y) { [n] y = Abs(q) }", "node 'n' (Abs) reads 'q', which nothing makes"),
+        ("g (float[2] x) => (float[2] z) { y = Abs(x) }", "output 'z' reads 'z', which nothing makes"),
+        (
+            "g (float[2] x) => (float[2] y) { a = Neg(b) b = Abs(a) y = Relu(b) }",
+            "the graph has a cycle through node 'a' (Neg)",
+        ),
+        ("g (float[2] x) => (float[2] y) { [n] y = Neg(y) }", "the graph has a cycle through node 'n' (Neg)"),
+    ],
+)
+def test_what_is_no_graph(text: str, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        import_model(model(text))
+    assert str(caught.value) == f"the model: {message}"
+
+
+def test_two_initializers_of_one_name() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = Add(x, k) }", k=floats(2))
+    proto.graph.initializer.add().CopyFrom(proto.graph.initializer[0])
+    with pytest.raises(ModelError, match="the model: tensor 'k' is defined twice in one graph"):
+        import_model(proto)

@@ -1,0 +1,115 @@
+"""Which rules run where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from surgeon_passes import Pipeline, Rewrite
+from surgeon_passes.errors import RuleError, UsageError
+from surgeon_passes.rules.match import Match
+from surgeon_passes.rules.registry import Registry
+from surgeon_passes.rules.rule import Decline, Replacement, Rule
+from tests.models import model, operators
+from tests.rules.ground import make
+
+ABS = make("y = Abs(x)", "y = Max(x, Neg(x))", name="spell_abs", sets=("one",), exactness="exact")
+NEG = make("y = Neg(x)", "y = Mul(x, -1)", name="spell_neg", sets=("one", "two"), exactness="exact")
+RELU = make("y = Relu(x)", "y = Max(x, 0)", name="spell_relu", sets=("two",), exactness="approximate")
+TEXT = "g (float[2] x) => (float[2] y) { a = Abs(x) b = Neg(a) y = Relu(b) }"
+
+
+def changed(*sets: Any, rules: Iterable[Rule] = (ABS, NEG, RELU), opset: int = 17, **options: Any) -> set[str]:
+    result = Pipeline(Rewrite(*sets, **options)).run(model(TEXT, opset), registry=Registry(rules))
+    assert result.check.status == "equal"
+    return {d.rule for d in result.applied}
+
+
+@pytest.mark.parametrize(
+    ("sets", "options", "expected"),
+    [
+        (("one",), {}, {"spell_abs", "spell_neg"}),
+        (("two",), {}, {"spell_neg"}),
+        (("two",), {"approximate": True}, {"spell_neg", "spell_relu"}),
+        (("one", "two"), {"skip": ["spell_abs"]}, {"spell_neg"}),
+        (("one",), {"skip": ["two"]}, {"spell_abs"}),
+        (("spell_abs",), {}, {"spell_abs"}),
+    ],
+)
+def test_sets_and_names(sets: tuple[str, ...], options: Any, expected: set[str]) -> None:
+    assert changed(*sets, **options) == expected
+
+
+def test_rules_of_ones_own_run_beside_those_of_the_sets() -> None:
+    assert changed("two", rules=(NEG,)) == {"spell_neg"}
+    result = Pipeline(Rewrite("two", rules=[ABS])).run(model(TEXT), registry=Registry([NEG]))
+    assert {d.rule for d in result.applied} == {"spell_abs", "spell_neg"}
+    alone = Pipeline(Rewrite(ABS)).run(model(TEXT), registry=Registry([NEG]))
+    assert {d.rule for d in alone.applied} == {"spell_abs"}
+
+
+def test_an_unknown_set_or_name() -> None:
+    for options in ({"sets": ("fussion",)}, {"sets": ("one",), "skip": ["nothing"]}):
+        name = options.get("skip", options["sets"])[0]  # type: ignore[index]
+        with pytest.raises(UsageError, match=f"no rule or set of rules is called '{name}'"):
+            changed(*options["sets"], skip=options.get("skip", ()))
+
+
+@pytest.mark.parametrize(("opset", "expected"), [(12, set()), (13, {"r"}), (15, {"r"}), (16, set())])
+def test_opset_ranges(opset: int, expected: set[str]) -> None:
+    rule = make("y = Abs(x)", "y = Max(x, Neg(x))", name="r", opset=(13, 15))
+    assert changed(rules=(rule,), opset=opset) == expected
+
+
+def test_two_rules_of_one_name() -> None:
+    with pytest.raises(RuleError, match="two rules are called 'spell_abs'"):
+        Registry([ABS, make("y = Neg(x)", "y = x", name="spell_abs")])
+
+
+def test_every_binding_is_tried_until_one_is_taken() -> None:
+    def only_z(match: Match) -> Replacement:
+        if match.a.name != "z":
+            raise Decline(f"{match.a.name} is not z")
+        return Replacement()
+
+    rule = make("y = Add(a, b)", "y = Sub(a, Neg(b))", only_z, name="r")
+    text = "g (float[2] x, float[2] z) => (float[2] y) { y = Add(x, z) }"
+    result = Pipeline(Rewrite(rule)).run(model(text), registry=Registry())
+    assert [(d.status, d.rule) for d in result.decisions] == [("applied", "r")]
+    assert result.proto.graph.node[-1].input[0] == "z"
+
+
+def test_a_decline_is_recorded_once_with_its_nodes() -> None:
+    def never(match: Match) -> Replacement:
+        raise Decline("not today")
+
+    rule = make("y = Neg(Abs(x))", "y = Neg(Abs(x))", never, name="r")
+    result = Pipeline(Rewrite(rule)).run(model(TEXT), registry=Registry())
+    (found,) = result.decisions
+    assert (found.status, found.reason, found.nodes) == ("declined", "not today", ("Neg -> 'b'", "Abs -> 'a'"))
+
+
+def test_a_near_match_is_recorded_with_its_line() -> None:
+    rule = make("a = Exp(x)\nb = Neg(a)\ny = Relu(b)", "y = x", name="r")
+    (found,) = Pipeline(Rewrite(rule)).run(model(TEXT), registry=Registry()).decisions
+    assert (found.status, found.pattern_line, found.reason) == ("declined", 1, "Abs stands where Exp is wanted")
+
+
+def test_bodies_and_functions_are_entered() -> None:
+    proto = model("""g (bool c, float[2] x) => (float[2] y) {
+        y = If(c)<then_branch = t () => (float[2] p) { p = Abs(x) }, else_branch = f () => (float[2] q) { q = Exp(x) }>
+    }""")
+    result = Pipeline(Rewrite(ABS)).run(proto, registry=Registry())
+    assert [(d.status, d.graph) for d in result.decisions] == [("applied", "y/then_branch")]
+    assert [n.op_type for n in result.proto.graph.node[0].attribute[0].g.node] == ["Neg", "Max"]
+
+
+def test_what_a_rewrite_touches_is_visited_again() -> None:
+    rule = make("y = Neg(Neg(x))", "y = x", name="r", exactness="exact")
+    lines = " ".join(f"t{i + 1} = Neg(t{i})" for i in range(40))
+    proto = model(f"g (float[2] t0) => (float[2] y) {{ {lines} y = Relu(t40) }}")
+    result = Pipeline(Rewrite(rule), max_iterations=1).run(proto, registry=Registry())
+    assert operators(result.proto) == ["Relu"]
+    assert len(result.applied) == 20

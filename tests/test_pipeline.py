@@ -1,0 +1,211 @@
+"""What a whole run promises: its source, its face, its record, and the end check's way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+import pytest
+from onnx import TensorProto
+
+import surgeon_passes as sp
+from surgeon_passes import Cleanup, Decision, Fold, Pipeline, Rewrite, Specialize, Verify
+from surgeon_passes.passes import Pass
+from surgeon_passes.passes.state import InvariantError, State
+from surgeon_passes.region import Region, Verdict
+from surgeon_passes.rules.registry import Registry
+from tests.models import floats, model, operators, run, same
+from tests.rules.ground import make
+
+DROP = make("y = Identity(x)", "y = x", name="drop", exactness="exact")
+PAIR = make("y = Neg(Neg(x))", "y = x", name="pair", exactness="exact")
+WRONG = make("y = Abs(x)", "y = Neg(x)", name="wrong", exactness="exact")
+BLOCK = """g (float[1,2,H,W] x) => (float[1,2,H,W] y) {
+    c = Conv<pads = [1, 1, 1, 1]>(x, w) b = BatchNormalization(c, s, s, s, v) i = Identity(b) y = Relu(i)
+}"""
+
+
+def block() -> onnx.ModelProto:
+    positive = np.float32([0.5, 2])
+    return model(BLOCK, w=floats(2, 2, 3, 3), s=positive, v=positive)
+
+
+def test_a_proto_is_left_as_it_was() -> None:
+    proto = block()
+    before = proto.SerializeToString(deterministic=True)
+    result = sp.optimize(proto, {"x": [1, 2, 5, 5]})
+    assert operators(result.proto) == ["Conv", "Relu"]
+    assert proto.SerializeToString(deterministic=True) == before
+
+
+def test_a_graph_gets_the_result() -> None:
+    graph = gs.import_onnx(block())
+    result = sp.optimize(graph)
+    assert [n.op for n in graph.nodes] == ["Conv", "Relu"]
+    x = floats(1, 2, 4, 4)
+    np.testing.assert_allclose(run(gs.export_onnx(graph), x=x)["y"], run(result.proto, x=x)["y"])
+
+
+def test_a_second_run_changes_nothing() -> None:
+    first = sp.optimize(block()).proto
+    again = sp.optimize(first)
+    assert not again.applied
+    assert again.proto.SerializeToString(deterministic=True) == first.SerializeToString(deterministic=True)
+
+
+def test_a_result_is_saved_and_read_again(tmp_path: Path) -> None:
+    result = sp.optimize(block())
+    result.save(tmp_path / "out.onnx")
+    assert onnx.load(tmp_path / "out.onnx") == result.proto
+    assert [p.name for p in tmp_path.iterdir()] == ["out.onnx"]
+
+
+def test_external_data_stays_external(tmp_path: Path) -> None:
+    text = "g (float[N,64] x) => (float[N,64] y) { a = MatMul(x, w) i = Identity(a) y = Relu(i) }"
+    proto = model(text, w=floats(64, 64))
+    source, target = tmp_path / "in.onnx", tmp_path / "other" / "out.onnx"
+    target.parent.mkdir()
+    copy = onnx.ModelProto.FromString(proto.SerializeToString())
+    onnx.save(copy, source, save_as_external_data=True, location="in.bin", size_threshold=0)
+    result = sp.optimize(source)
+    assert result.external and result.check.status == "equal"
+    result.save(target)
+    assert sorted(p.name for p in target.parent.iterdir()) == ["out.onnx", "out.onnx.data"]
+    found = onnx.load(target)
+    assert operators(found) == ["MatMul", "Relu"]
+    x = floats(3, 64)
+    same(run(proto, x=x), run(found, x=x))
+    result.save(source)  # over its own source, whose data it still reads
+    same(run(proto, x=x), run(onnx.load(source), x=x))
+
+
+def test_a_pass_may_not_change_the_interface() -> None:
+    class Renames(Pass):
+        name = "renames"
+
+        def run(self, state: State) -> bool:
+            state.graph.outputs[0].name = "z"
+            return True
+
+    with pytest.raises(InvariantError, match="pass renames changed the model's interface"):
+        Pipeline(Renames()).run(block(), registry=Registry())
+
+
+def test_observers_get_each_decision_once() -> None:
+    seen: list[Decision] = []
+    result = sp.optimize(block(), observers=[seen.append])
+    assert seen == result.decisions
+    assert {d.rule for d in seen if d.status == "applied"} >= {"drop_identity"}
+
+
+def test_iterations_are_bounded() -> None:
+    flip = make("y = Abs(x)", "y = Max(x, Neg(x))", name="flip", exactness="exact")
+    flop = make("y = Max(x, Neg(x))", "y = Abs(x)", name="flop", exactness="exact")
+    text = "g (float[2] x) => (float[2] y) { y = Abs(x) }"
+    result = Pipeline(Rewrite(flip), Rewrite(flop), max_iterations=3).run(model(text), registry=Registry())
+    assert (result.iterations, result.converged) == (3, False)
+    assert Pipeline(Rewrite(DROP)).run(model(text), registry=Registry()).converged
+
+
+def test_progress_is_told() -> None:
+    told: list[str] = []
+    sp.optimize(block(), progress=lambda what, done, total: told.append(what))
+    assert {"fold", "rewrite", "cleanup", "end check"} <= set(told)
+
+
+def test_exit_codes() -> None:
+    static, dynamic = {"x": [1, 2, 5, 5]}, None
+    assert sp.optimize(block(), static).exit_code == 0
+    assert sp.optimize(block(), dynamic).exit_code == 0
+    text = "g (float[N] x) => (int64[A,B] y) { y = NonZero(x) }"
+    result = sp.optimize(model(text), {"x": [4]})
+    assert result.exit_code == 3 and not result.is_static and result.dynamic_items == ["y"]
+
+
+# --- the end check -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gullible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region checker that believes everything."""
+
+    def check(regions: Sequence[Region], *_: Any, **__: Any) -> list[Verdict]:
+        return [Verdict("verified") for _ in regions]
+
+    monkeypatch.setattr("surgeon_passes.verify.check", check)
+
+
+CHAIN = "g (float[3] x) => (float[3] y) {{ {} y = Sigmoid(t{}) }}"
+
+
+def chain(*ops: str) -> onnx.ModelProto:
+    lines = " ".join(f"t{i + 1} = {op}(t{i})" for i, op in enumerate(ops)).replace("t0", "x")
+    return model(CHAIN.format(lines, len(ops)))
+
+
+@pytest.mark.usefixtures("gullible")
+def test_the_end_check_finds_the_guilty_rewrite() -> None:
+    proto = chain("Identity", "Neg", "Neg", "Identity", "Abs", "Identity", "Neg", "Neg", "Identity")
+    result = Pipeline(Rewrite(DROP, PAIR, WRONG), Cleanup()).run(proto, registry=Registry())
+    assert [(d.rule, d.root, d.status, d.verdict) for d in result.undone] == [
+        ("wrong", "Abs -> 't5'", "undone", "refuted")
+    ]
+    assert result.undone[0].reason.startswith("the end check failed with it: error")
+    assert operators(result.proto) == ["Abs", "Sigmoid"]
+    assert result.check.status == "equal" and result.exit_code == 7
+    x = floats(3)
+    same(run(proto, x=x), run(result.proto, x=x))
+
+
+@pytest.mark.usefixtures("gullible")
+def test_the_end_check_finds_several() -> None:
+    proto = chain("Abs", "Identity", "Exp", "Abs", "Neg", "Abs")
+    result = Pipeline(Rewrite(DROP, PAIR, WRONG), Cleanup()).run(proto, registry=Registry())
+    assert {d.root for d in result.undone} <= {"Abs -> 't1'", "Abs -> 't4'", "Abs -> 't6'"}
+    assert result.check.status == "equal" and result.exit_code == 7
+    x = floats(3)
+    np.testing.assert_allclose(run(proto, x=x)["y"], run(result.proto, x=x)["y"], rtol=1e-4)
+
+
+@pytest.mark.usefixtures("gullible")
+def test_the_guilty_one_is_found_among_groups() -> None:
+    """The edit that was made last is not the one that was accepted last: groups are accepted one after the other."""
+    text = """g (float[3] x) => (float[3] y, float[3] z) {
+        a = Identity(x) p = Identity(x) q = Neg(p) r = Neg(q) b = Abs(a) y = Sigmoid(b) z = Sigmoid(r)
+    }"""
+    proto = model(text)
+    result = Pipeline(Rewrite(DROP, PAIR, WRONG), Cleanup()).run(proto, registry=Registry())
+    assert [d.root for d in result.undone] == ["Abs -> 'b'"]
+    assert sorted(operators(result.proto)) == ["Abs", "Sigmoid", "Sigmoid"]
+
+
+@pytest.mark.usefixtures("gullible")
+def test_a_graph_is_not_given_a_wrong_result() -> None:
+    proto = chain("Abs", "Identity")
+    graph = gs.import_onnx(proto)
+    Pipeline(Rewrite(DROP, WRONG), Cleanup()).run(graph, registry=Registry())
+    assert [n.op for n in graph.nodes] == ["Abs", "Sigmoid"]
+
+
+@pytest.mark.usefixtures("gullible")
+def test_without_the_end_check_nobody_notices() -> None:
+    result = Pipeline(Rewrite(WRONG)).run(chain("Abs"), verify=Verify(end_check=False), registry=Registry())
+    assert operators(result.proto) == ["Neg", "Sigmoid"] and result.check is None
+
+
+# --- specialised ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_default_order_folds_what_sizes_make_known() -> None:
+    text = """g (float[N,C,H,W] x) => (float[A,B] y) {
+        s = Shape<start = 0, end = 2>(x) m = Constant<value = int64[1] {-1}>() z = Constant<value = int64[1] {0}>()
+        e = Gather<axis = 0>(s, z) t = Concat<axis = 0>(e, m) y = Reshape(x, t)
+    }"""
+    result = Pipeline(Specialize({"x": [2, 3, 4, 5]}), Fold(), Cleanup()).run(model(text), registry=Registry())
+    assert operators(result.proto) == ["Reshape"] and result.is_static
+    shape = result.proto.graph.output[0].type.tensor_type
+    assert [d.dim_value for d in shape.shape.dim] == [2, 60] and shape.elem_type == TensorProto.FLOAT
