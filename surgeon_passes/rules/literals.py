@@ -37,6 +37,8 @@ def _scalar_equals(literal: Any, value: Any) -> bool:
         return isinstance(literal, bool) and value.dtype.kind == "b" and bool(value) is literal
     if value.dtype.kind in "iu":
         return float(literal).is_integer() and int(value) == int(literal)
+    if value.dtype.kind == "c":
+        return bool(value == literal)
     found, wanted = float(value), float(literal)
     if found == wanted or (np.isnan(found) and np.isnan(wanted)):
         return bool(np.signbit(found) == np.signbit(wanted))

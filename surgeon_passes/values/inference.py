@@ -14,7 +14,7 @@ from onnx import AttributeProto, numpy_helper, shape_inference
 
 from surgeon_passes.index import GraphIndex, Scope, subgraphs
 from surgeon_passes.model import Extras, Model, export_model
-from surgeon_passes.model.export import SMALL, fill_type, node_proto
+from surgeon_passes.model.export import SMALL, fill_type, node_proto, rename_graph
 from surgeon_passes.ops import schema
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.region import TensorType
@@ -38,12 +38,41 @@ def model_types(index: GraphIndex, extras: Extras | None = None) -> dict[int, Te
     for value in proto.graph.output:
         _forget_shape(value)
     _lighten(proto.graph)
+    names = _unique_names(proto.graph)
     try:
         inferred = shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except _FAILURES as error:
         log.debug("shape inference of the whole model failed: %s", error)
         return {}
-    return _collect(index, inferred.graph)
+    return _collect(index, inferred.graph, names)
+
+
+def _unique_names(main: onnx.GraphProto) -> dict[str, str]:
+    """Rename tensors of bodies whose names stand elsewhere, too; gives the names that they had.
+
+    onnx keeps the values that it propagates by name: those of one branch would reach into another.
+    """
+    taken = set(_defined(main))
+    was: dict[str, str] = {}
+    todo = [body for node in main.node for body in _bodies(node)]
+    for body in todo:
+        new: dict[str, str] = {}
+        for name in _defined(body):
+            if name in taken:
+                new[name] = f"{name}~{len(was)}"
+                was[new[name]] = was.get(name, name)
+            taken.add(new.get(name, name))
+        if new:
+            rename_graph(body, lambda name, new=new: new.get(name, name))  # type: ignore[misc]
+        todo += [inner for node in body.node for inner in _bodies(node)]
+    return was
+
+
+def _defined(graph: onnx.GraphProto) -> Iterator[str]:
+    yield from (value.name for value in graph.input)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    yield from (name for node in graph.node for name in node.output if name)
 
 
 def _forget_shape(value: onnx.ValueInfoProto) -> None:
@@ -109,16 +138,16 @@ def _lighten_body(graph: onnx.GraphProto) -> None:
 # --- reading the result ------------------------------------------------------------------------------------------------
 
 
-def _collect(index: GraphIndex, proto: onnx.GraphProto) -> dict[int, TensorType]:
+def _collect(index: GraphIndex, proto: onnx.GraphProto, was: Mapping[str, str]) -> dict[int, TensorType]:
     names = {d for t in index.graph.inputs if t.shape is not None for d in t.shape if isinstance(d, str)}
     symbols = {name: Poly.symbol(name) for name in names}
     found: dict[int, TensorType] = {}
     todo: list[tuple[gs.Graph, onnx.GraphProto, bool]] = [(index.graph, proto, True)]
     while todo:
         graph, inferred, is_main = todo.pop()
-        types = {v.name: v.type for v in (*inferred.value_info, *inferred.output)}
+        types = {was.get(v.name, v.name): v.type for v in (*inferred.value_info, *inferred.output)}
         nodes = {
-            tuple(node.output): node
+            tuple(was.get(name, name) for name in node.output): node
             for node in inferred.node
             if any(a.HasField("g") or a.graphs for a in node.attribute)
         }
@@ -130,7 +159,7 @@ def _collect(index: GraphIndex, proto: onnx.GraphProto) -> dict[int, TensorType]
                 if inner is not None:
                     todo.append((body, inner, False))
         if not is_main:
-            types = {v.name: v.type for v in inferred.input}
+            types = {was.get(v.name, v.name): v.type for v in inferred.input}
             for tensor in graph.inputs:
                 _note(tensor, types, symbols, found)
     return found

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from surgeon_passes.rules.literals import equals
 from surgeon_passes.rules.matcher import root_operators
 from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.syntax import parse_pattern
@@ -387,7 +388,7 @@ def test_long_sums_are_matched_in_linear_time(pattern: str, sums: dict[int, Grou
 
 @pytest.fixture(scope="module")
 def sums() -> dict[int, Ground]:
-    return {thousands: long_sum(500 * size) for size in (1, 8)}
+    return {size: long_sum(500 * size) for size in (1, 8)}
 
 
 # --- attributes ----------------------------------------------------------------------------------------------------------
@@ -480,6 +481,10 @@ def test_literals_agree_within_the_resolution_of_the_dtype(value: Any, literal: 
     elem = {2: "float16", 4: "float", 8: "double"}[value.dtype.itemsize]
     found = ground(f"g ({elem}[2,2] x) => ({elem}[2,2] y) {{ y = Mul(x, k) }}", k=value)
     assert bool(found.matches(f"y = Mul(x, {literal})")) is fits
+
+
+def test_complex_constants_are_compared_as_they_are() -> None:
+    assert equals(1.0, np.complex64(1)) and not equals(1.0, np.complex64(1 + 1j))
 
 
 def test_integer_literals_are_exact() -> None:

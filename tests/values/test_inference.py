@@ -1,0 +1,52 @@
+"""onnx's inference over a whole model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+import surgeon_passes as sp
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.model import import_model
+from surgeon_passes.values.inference import model_types
+from tests.models import floats, model, run, same
+
+
+def test_values_of_one_branch_do_not_reach_into_another() -> None:
+    """In onnx itself the Reshape of the second branch gets the bounds of the first one's Slice as its target."""
+    proto = model(
+        """g (bool c, float[N,2,H,W] x) => (float[A,B,C,D] y) {
+        y = If(c)<
+            then_branch = t () => (float[E,F,G,I] r) {
+                k = Constant<value = int64[1] {0}>() e = Constant<value = int64[1] {4611686018427387904}>()
+                b9 = Identity(e) r = Slice(x, k, b9)
+            },
+            else_branch = f () => (float[E,F,G,I] r) {
+                s = Shape(x) i = Constant<value = int64 {0}>() n = Gather(s, i) z = Constant<value = int64[1] {0}>()
+                u = Unsqueeze(n, z) m = Constant<value = int64[1] {-1}>() b9 = Concat<axis = 0>(u, m)
+                flat = Reshape(x, b9) r = Reshape(flat, s)
+            }>
+    }"""
+    )
+    index = GraphIndex(import_model(proto).graph)
+    types = model_types(index)
+    (flat,) = (t for t in index.tensors() if t.name == "flat")
+    entry = types.get(id(flat))
+    assert entry is None or entry.shape is None or len(entry.shape) == 2
+    result = sp.optimize(proto)
+    onnx.checker.check_model(result.proto)
+    for flag in (True, False):
+        feeds = {"c": np.bool_(flag), "x": floats(1, 2, 3, 4)}
+        same(run(proto, **feeds), run(result.proto, **feeds))
+
+
+def test_types_of_tensors_with_one_name_in_several_scopes() -> None:
+    proto = model("""g (bool c, float[2,3] x) => (float[A,B] y, int64[2] a) {
+        y = If(c)<then_branch = t () => (float[E,F] r) { a = Transpose(x) r = Neg(a) },
+                  else_branch = f () => (float[E,F] r) { a = Flatten<axis = 0>(x) r = Neg(a) }>
+        a = Shape(x)
+    }""")
+    index = GraphIndex(import_model(proto).graph)
+    types = model_types(index)
+    shapes = [types[id(t)].shape for t in index.tensors() if t.name == "a"]
+    assert sorted(map(str, shapes)) == sorted(map(str, [(3, 2), (1, 6), (2,)]))
