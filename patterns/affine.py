@@ -6,6 +6,8 @@ so that a constant [C] after a Conv scales columns, and [1, C, H, W] differs fro
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
@@ -30,6 +32,14 @@ def _affine(m: Match, channels: int, axis: int, rank: int) -> Affine:
             return Affine(one, -k)
         case _:
             return Affine(one, k)
+
+
+def _require_rank(m: Match, *constants: Any) -> None:
+    """A constant of more than one dim must not be what gives the result its rank."""
+    for constant in constants:
+        if constant.rank > 1 and (m.x.rank is None or m.x.rank < constant.rank):
+            known = "unknown" if m.x.rank is None else m.x.rank
+            raise Decline(f"'{constant.name}' may raise the rank of the result: that of '{m.x.name}' is {known}")
 
 
 def _require_own_weight(m: Match, affine: Affine) -> None:
@@ -172,6 +182,7 @@ def fold_constant_into_matmul(m: Match) -> Replacement:
     if weight.ndim < 2:
         raise Decline(f"'{m.w.name}' is a vector")
     affine = _affine(m, weight.shape[-1], axis=weight.ndim - 1, rank=weight.ndim)
+    _require_rank(m, m.k)
     _require_own_weight(m, affine)
     return Replacement(W=weight * affine.scale if affine.scales else m.w)
 
@@ -221,6 +232,7 @@ def fold_constant_into_linear(m: Match) -> Replacement:
         raise Decline(f"'{m.w.name}' is a vector")
     channels, axis = weight.shape[-1], weight.ndim - 1
     affine = _affine(m, channels, axis, weight.ndim)
+    _require_rank(m, m.k, m.b)
     _require_own_weight(m, affine)
     bias = affine.scale * channel_vector(m.b, channels, axis, weight.ndim) + affine.shift
     return Replacement(W=weight * affine.scale if affine.scales else m.w, B=bias)

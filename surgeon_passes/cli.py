@@ -16,10 +16,10 @@ from surgeon_passes.errors import RuleError, SurgeonError, UsageError
 EXIT_CODES = """\b
 Exit codes, the first that holds:
   6  a file cannot be read or written, or is not a valid model
-  2  usage: an option, an input name or rank, a rule or pipeline file
+  2  usage: an option, an input name or rank, a rules file
   4  the ONNX checker fails on the result          (nothing is written)
   5  the result was not shown equal                (nothing is written)
-  3  every input has a fixed shape and dynamic items remain
+  3  every input was given a fixed shape and dynamic items remain
   7  rewrites were refuted and undone; the result is good
   0  all well
 With --force the file is written with 4 and 5 too."""
@@ -125,9 +125,10 @@ def _optimize(
 ) -> int:
     from surgeon_passes.model.files import check_writable
     from surgeon_passes.passes import Cleanup, Fold, Rewrite, Specialize, Verify
-    from surgeon_passes.pipeline import Pipeline
+    from surgeon_passes.pipeline import Pipeline, load
     from surgeon_passes.rules.registry import Registry
 
+    source = _embedded() if model is None else load(model)
     shapes = parse_shapes(inputs)
     registry = Registry.installed()
     own = []
@@ -141,7 +142,6 @@ def _optimize(
         *passes, Fold(max_bytes=max_bytes), Rewrite(rules=own, skip=skip), Cleanup(), max_iterations=max_iterations
     )
     with _progress() as progress:
-        source = _embedded() if model is None else model
         result = pipeline.run(
             source, verify=Verify(mode=mode, data=data, end_check=end_check), registry=registry, progress=progress
         )

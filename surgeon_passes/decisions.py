@@ -28,7 +28,3 @@ class Decision:
     nodes: tuple[str, ...] = ()
     pattern_line: int | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
-
-    def key(self) -> tuple[str, str, str, str]:
-        """Equal for the same rule at the same place with the same outcome: repeated sweeps say it once."""
-        return (self.rule, self.graph, self.root, self.reason)

@@ -47,6 +47,10 @@ class Result:
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 
+    def __repr__(self) -> str:
+        check = "off" if self.check is None else self.check.status
+        return f"<Result of {self.source}: {self.before.nodes} -> {self.after.nodes} nodes, end check {check}>"
+
     @property
     def graph(self) -> gs.Graph:
         return self.model.graph
@@ -75,19 +79,21 @@ class Result:
         return [
             str(t.name)
             for t in self.graph.inputs
-            if t.shape is not None and not all(isinstance(d, int) for d in t.shape)
+            if t.type in (None, "tensor_type") and (t.shape is None or not all(isinstance(d, int) for d in t.shape))
         ]
 
     @cached_property
     def dynamic_items(self) -> list[str]:
         """Tensors whose shape is not known in full, Shape and Size nodes among them."""
         found = []
-        info = {v.name: v for v in (*self.proto.graph.value_info, *self.proto.graph.output)}
-        for node in self.proto.graph.node:
-            if node.op_type in ("Shape", "Size"):
-                found.append(node.output[0])
-                continue
-            found += [name for name in node.output if name and not _is_static(info.get(name))]
+        todo = [self.proto.graph]
+        while todo:
+            graph = todo.pop()
+            info = {v.name: v for v in (*graph.value_info, *graph.output)}
+            for node in graph.node:
+                todo += [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+                is_size = node.op_type in ("Shape", "Size")
+                found += [name for name in node.output if name and (is_size or not _is_static(info.get(name)))]
         return found
 
     @property

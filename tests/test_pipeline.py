@@ -103,11 +103,15 @@ def test_observers_get_each_decision_once() -> None:
 
 
 def test_iterations_are_bounded() -> None:
-    flip = make("y = Abs(x)", "y = Max(x, Neg(x))", name="flip", exactness="exact")
-    flop = make("y = Max(x, Neg(x))", "y = Abs(x)", name="flop", exactness="exact")
+    def flip(recursive: bool) -> Rewrite:
+        return Rewrite(make("y = Abs(x)", "y = Max(x, Neg(x))", name="flip", exactness="exact", recursive=recursive))
+
+    flop = Rewrite(make("y = Max(x, Neg(x))", "y = Abs(x)", name="flop", exactness="exact", recursive=True))
     text = "g (float[2] x) => (float[2] y) { y = Abs(x) }"
-    result = Pipeline(Rewrite(flip), Rewrite(flop), max_iterations=3).run(model(text), registry=Registry())
+    result = Pipeline(flip(True), flop, max_iterations=3).run(model(text), registry=Registry())
     assert (result.iterations, result.converged) == (3, False)
+    result = Pipeline(flip(False), flop, max_iterations=3).run(model(text), registry=Registry())
+    assert (result.iterations, result.converged) == (2, True), "a rule does not match its own output in a later round"
     assert Pipeline(Rewrite(DROP)).run(model(text), registry=Registry()).converged
 
 
@@ -209,3 +213,16 @@ def test_the_default_order_folds_what_sizes_make_known() -> None:
     assert operators(result.proto) == ["Reshape"] and result.is_static
     shape = result.proto.graph.output[0].type.tensor_type
     assert [d.dim_value for d in shape.shape.dim] == [2, 60] and shape.elem_type == TensorProto.FLOAT
+
+
+def test_own_rules_come_besides_the_installed_ones() -> None:
+    text = "g (float[2] x) => (float[2] y) { a = Identity(x) b = Abs(a) y = Neg(b) }"
+    own = make("y = Neg(Abs(x))", "y = Min(x, Neg(x))", name="own", exactness="exact")
+    assert sorted(n.op_type for n in sp.optimize(model(text), rules=[own]).proto.graph.node) == ["Min", "Neg"]
+    alone = Pipeline(Rewrite(own)).run(model(text)).proto
+    assert sorted(n.op_type for n in alone.graph.node) == ["Identity", "Min", "Neg"]
+
+
+def test_what_is_no_rule_is_refused() -> None:
+    with pytest.raises(sp.UsageError, match="'nonsense' is no rule"):
+        sp.optimize(block(), rules=["nonsense"])  # type: ignore[list-item]

@@ -123,8 +123,9 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise ModelError(f"{target}: cannot be written (it is a folder)")
     if not folder.is_dir():
         raise ModelError(f"{target}: cannot be written (there is no folder {folder})")
-    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+    if target.exists() and not os.access(target, os.W_OK):
         raise ModelError(f"{target}: cannot be written (permission denied)")
+    _replace(target, lambda temporary: temporary.write_bytes(b""), keep=False)
 
 
 def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
@@ -134,11 +135,13 @@ def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
         raise ModelError(f"{path}: cannot be encoded ({error})") from None
 
 
-def _replace(target: Path, write: Callable[[Path], object]) -> None:
+def _replace(target: Path, write: Callable[[Path], object], keep: bool = True) -> None:
+    """Write beside ``target`` under another name and rename; without ``keep`` only see whether that can be."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         write(temporary)
-        os.replace(temporary, target)
+        if keep:
+            os.replace(temporary, target)
     except OSError as error:
         raise ModelError(f"{target}: cannot be written ({error.strerror or error})") from None
     finally:

@@ -126,7 +126,7 @@ def _flattening(view: NodeView) -> Form:
     shape = getattr(view.input(0), "shape", None)
     axis = int(view.attrs.get("axis", 1))
     regular = axis == -1 or (shape is not None and axis % len(shape) == len(shape) - 1)
-    return Form(view.inputs, {**view.attrs, "axis": -1} if regular else dict(view.attrs), regular)
+    return Form(view.inputs, {**view.attrs, "axis": axis}, regular)
 
 
 def _batch_normalization(view: NodeView) -> Form:

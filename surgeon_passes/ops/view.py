@@ -42,6 +42,9 @@ class NodeView:
         self.regular = True
         legacy = LEGACY.get(self.op) if self.domain == "" else None
         if legacy is not None and opset < legacy.until:
+            if any(isinstance(value, gs.Node.AttributeRef) for value in node.attrs.values()):
+                self.regular = False  # an attribute that became an input, given by the function's caller
+                return
             form = legacy.normalise(self)
             self.inputs, self._attrs, self.regular = _present(form.inputs), form.attrs, form.regular
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.decisions import APPLIED, DECLINED, VERIFIED, Decision
+from surgeon_passes.decisions import APPLIED, DECLINED, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import Pass, parse_bytes
 from surgeon_passes.passes.inline import inline_known_ifs
@@ -226,7 +226,8 @@ class _Folder:
         if node is None:
             return
         reason = f"folding would make a constant of {size} bytes, over the budget (max_bytes {self.limit}); left"
-        self.state.decide(Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason))
+        decision = Decision(RUNTIME, self.index.scope(node).path, node_label(node), DECLINED, reason=reason)
+        self.state.decide(decision, node)
 
     def apply(
         self,
@@ -238,7 +239,12 @@ class _Folder:
         removed: list[gs.Node] | None = None,
     ) -> Edit | None:
         decision = Decision(
-            rule, self.index.scope(node).path, node_label(node), APPLIED, VERIFIED, nodes=(node_label(node),)
+            rule,
+            self.index.scope(node).path,
+            node_label(node),
+            APPLIED,
+            VERIFIED if self.state.check is not None else UNVERIFIED,
+            nodes=(node_label(node),),
         )
         if (rule, decision.graph, decision.root) in self.state.banned:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -33,9 +33,10 @@ MAX_SWEEPS = 100
 
 @dataclass(frozen=True, init=False)
 class Rewrite(Pass):
-    """Apply rules until nothing changes. ``sets`` are sets of rules or names of single ones; ``skip`` names to leave out.
+    """Apply rules until nothing changes: ``Rewrite()``, ``Rewrite("fusion", "drop_cast")``, ``Rewrite(my_rule)``.
 
-    ``rules`` are rules of one's own, besides those that are installed. Raises UsageError for an unknown set or name.
+    Sets of rules, names of single ones, or rules themselves; those alone are applied. ``rules`` are applied besides them,
+    ``skip`` names rules or sets to leave out. Raises UsageError for an unknown set or name, or for what is no rule.
     """
 
     name: ClassVar[str] = "rewrite"
@@ -52,8 +53,12 @@ class Rewrite(Pass):
         rules: Iterable[Rule] = (),
     ) -> None:
         names = tuple(s for s in sets if isinstance(s, str))
-        own = (*rules, *(s for s in sets if isinstance(s, Rule)))
-        object.__setattr__(self, "sets", names or (DEFAULT_SETS if not own else ()))
+        alone = tuple(s for s in sets if not isinstance(s, str))
+        own = (*alone, *rules)
+        wrong = next((r for r in own if not isinstance(r, Rule)), None)
+        if wrong is not None:
+            raise UsageError(f"{wrong!r} is no rule: decorate a function with @surgeon_passes.rule, or name a set")
+        object.__setattr__(self, "sets", names or (() if alone else DEFAULT_SETS))
         object.__setattr__(self, "skip", tuple(skip))
         object.__setattr__(self, "approximate", approximate)
         object.__setattr__(self, "rules", tuple(own))
@@ -99,8 +104,6 @@ class _Sweeper:
         self.state = state
         self.index = state.index
         self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
-        self.made_by: dict[int, set[str]] = {}
-        self.applied: Counter[str] = Counter()
         self.limit = 10 * len(self.index.nodes()) + 1000
         for rule in rules:
             matcher = Matcher(rule.pattern, state.context)
@@ -152,7 +155,7 @@ class _Sweeper:
             first, last = rule.opset
             if opset < first or (last is not None and opset > last):
                 continue
-            if not rule.recursive and rule.name in self.made_by.get(id(node), ()):
+            if not rule.recursive and rule.name in self.state.made_by.get(id(node), ()):
                 continue
             edit = self.attempt(rule, matcher, node)
             if edit is not None:
@@ -191,14 +194,14 @@ class _Sweeper:
             return None
         edit = state.rewriter.rewrite(rule, match, list(reads))
         state.made.append(edit.decision)
-        self.applied[rule.name] += 1
-        if self.applied[rule.name] > self.limit:
+        self.state.times[rule.name] += 1
+        if self.state.times[rule.name] > self.limit:
             raise RuleError(
                 f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever"
             )
         for image, _ in edit.added:
-            origin = {rule.name}.union(*(self.made_by.get(id(n), ()) for n in match.matched))
-            self.made_by[id(image.node)] = origin
+            origin = {rule.name}.union(*(self.state.made_by.get(id(n), ()) for n in match.matched))
+            self.state.made_by[id(image.node)] = origin
         return edit
 
     def decline(self, rule: Rule, node: gs.Node, reason: str, nodes: tuple[gs.Node, ...], line: int | None) -> None:
@@ -211,5 +214,6 @@ class _Sweeper:
                 reason=reason,
                 nodes=tuple(node_label(n) for n in nodes),
                 pattern_line=line,
-            )
+            ),
+            node,
         )

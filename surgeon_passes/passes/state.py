@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 import onnx_graphsurgeon as gs
@@ -66,7 +68,11 @@ class State:
     """every edit in the order in which it was made, whatever became of it"""
     applied: list[Decision] = field(default_factory=list)
     refuted: set[tuple[str, frozenset[int]]] = field(default_factory=set)
-    _seen: set[tuple[str, str, str, str]] = field(default_factory=set)
+    made_by: dict[int, set[str]] = field(default_factory=dict)
+    """by id(node): rules that have had a hand in it"""
+    times: Counter[str] = field(default_factory=Counter)
+    """how often each rule was applied"""
+    _seen: set[tuple[Any, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.index = GraphIndex(self.graph)
@@ -84,11 +90,13 @@ class State:
         self.context = Context(self.index, self.evaluator.value, self.types.type_of)
         self.rewriter = Rewriter(self.context, self.evaluator.cone)
 
-    def decide(self, decision: Decision) -> None:
-        """Record a decision, once for each place and reason."""
-        if decision.key() in self._seen and decision.status != "applied":
+    def decide(self, decision: Decision, node: gs.Node | None = None) -> None:
+        """Record a decision; what is said of the same ``node`` again, for the same reason, is said once."""
+        place = decision.root if node is None else id(node)
+        key = (decision.rule, decision.graph, place, decision.status, decision.reason)
+        if key in self._seen and decision.status != "applied":
             return
-        self._seen.add(decision.key())
+        self._seen.add(key)
         self.decisions.append(decision)
         for observer in self.observers:
             observer(decision)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import RuleError
-from surgeon_passes.model.constants import numpy_dtype
+from surgeon_passes.model.constants import numpy_dtype, onnx_dtype
 from surgeon_passes.ops.legacy import LEGACY, CannotEmit
 from surgeon_passes.ops.schema import schema
 from surgeon_passes.rules.match import Match, Operand, is_floating
@@ -227,10 +227,24 @@ class Emitter:
         elem = next((d for d in (self.match.context.type_of(t).dtype for t in peers) if d), None)
         if elem is None and not of_result:
             return np.dtype(np.float32) if new.array.dtype.kind == "f" else new.array.dtype
-        elem = elem or self.match.context.type_of(self.match.root.outputs[0]).dtype
+        elem = elem or self.match.context.type_of(self.match.root.outputs[0]).dtype or self.dtype_of_constants()
         if elem is None:
             raise Decline(f"the dtype of '{new.name or new.array}' cannot be told")
         return numpy_dtype(elem)
+
+    def dtype_of_constants(self) -> int | None:
+        """The one float type of the constants that the match reads: inside functions nothing else is known."""
+        read = {t.dtype for n in self.match.matched for t in map(self.constant_of, n.inputs) if t is not None}
+        floating = {d for d in read if isinstance(d, np.dtype) and is_floating(d)}
+        return onnx_dtype(floating.pop()) if len(floating) == 1 else None
+
+    def constant_of(self, tensor: gs.Tensor) -> gs.Constant | None:
+        """``tensor`` where it is a constant, or what a Constant node makes."""
+        if isinstance(tensor, gs.Constant):
+            return tensor
+        node = self.index.producer(tensor)
+        value = node.attrs.get("value") if node is not None and node.op == "Constant" else None
+        return value if isinstance(value, gs.Constant) else None
 
     def cast_one(self, new: _New, wanted: np.dtype[Any]) -> Any:
         if new.array.dtype.kind == "f" and not is_floating(wanted):

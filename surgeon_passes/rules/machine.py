@@ -7,6 +7,7 @@ cloning patterns, and nothing recurses over the graph.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,8 @@ from surgeon_passes.rules.pattern import (
 if TYPE_CHECKING:
     from surgeon_passes.rules.matcher import Matcher
 
+MAX_READINGS = 4
+"""Ways to read one leaf by one option: operand orders that bind the parameters otherwise."""
 MAX_STEPS = 100_000
 """Choices that are looked at for one root before a match is given up."""
 
@@ -438,13 +441,14 @@ class Machine:
                 continue
             inner = Machine(self.matcher, self.matcher_root(tensor), {})
             inner.scope = self.scope
-            for state in inner.run((Seek(option, tensor), (Finish(), None))):
-                if not inner.private(state, tensor):
-                    continue
+            seen: set[tuple[int, ...]] = set()
+            for state in islice(inner.run((Seek(option, tensor), (Finish(), None))), MAX_READINGS):
                 params = tuple(state.names[p] for p in template.params)
-                matched = tuple(state.matched.values())
-                yield Leaf(tensor, number, dict(state.names), dict(state.nodes), self.context, matched), params
-                break
+                key = tuple(id(p) for p in params)
+                if key not in seen and inner.private(state, tensor):
+                    seen.add(key)
+                    matched = tuple(state.matched.values())
+                    yield Leaf(tensor, number, dict(state.names), dict(state.nodes), self.context, matched), params
 
     def matcher_root(self, tensor: gs.Tensor) -> gs.Node:
         node = self.index.producer(tensor)

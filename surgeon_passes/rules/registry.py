@@ -127,6 +127,6 @@ def _run(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except RuleError as error:
         raise RuleError(f"{path}: {error}", error.details) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RuleError(f"{path}: {type(error).__name__}: {error}") from error
     return module

@@ -12,6 +12,7 @@ from surgeon_passes.decisions import APPLIED, Decision
 from surgeon_passes.errors import RuleError
 from surgeon_passes.index import GraphIndex, Position, Scope, node_label
 from surgeon_passes.ops.cost import Cost, cost
+from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import Exactness, NodeImage
 from surgeon_passes.rules.emit import Emitted, Emitter
 from surgeon_passes.rules.journal import Edit, Journal, Slot
@@ -47,21 +48,31 @@ class Rewriter:
         self.check_interior(match, produced, removed)
         emitted = Emitter(rule, match, replacement).run(rewrite)
         before = cost([self.context.view(n) for n in removed], self.context.type_of, self.constant_shape)
-        after = cost(self.views(emitted.nodes, match), self.context.type_of, self.constant_shape)
-        if not rule.may_grow:
-            _check_cost(before, after)
-            _check_bytes(removed, emitted.nodes)
         decision = Decision(
             rule.name,
             self.index.scope(match.root).path,
             node_label(match.root),
             APPLIED,
             nodes=tuple(node_label(n) for n in match.matched),
-            metrics=_metrics(before, after),
         )
         edit = self.plan(match, removed, emitted, decision, rule.exactness, reads)
         self.journal.apply(edit)
+        try:
+            self.weigh(rule, before, removed, emitted.nodes, decision)
+        except Decline:
+            self.journal.undo(edit)
+            raise
         return edit
+
+    def weigh(
+        self, rule: Rule, before: Cost, removed: Iterable[gs.Node], added: Iterable[gs.Node], decision: Decision
+    ) -> None:
+        """The gate on cost. The new nodes must be in the graph: only then are the types of what they make known."""
+        after = cost([self.context.view(n) for n in added], self.context.type_of, self.constant_shape)
+        if not rule.may_grow:
+            _check_cost(before, after)
+            _check_bytes(removed, added)
+        decision.metrics = _metrics(before, after)
 
     def call(self, rule: Rule, match: Match) -> Replacement:
         if rule.function is None:
@@ -70,6 +81,8 @@ class Rewriter:
             found = rule.function(match)
         except (Decline, RuleError):
             raise
+        except CallerAttribute as error:
+            raise Decline(str(error)) from None
         except Exception as error:
             where = node_label(match.root)
             raise RuleError(f"{rule.name}: its function failed at {where}: {type(error).__name__}: {error}") from error
@@ -82,12 +95,6 @@ class Rewriter:
         producer = self.index.producer(tensor)
         value = self.context.value(tensor) if producer is not None and producer.op == "Constant" else None
         return tuple(value.shape) if isinstance(value, np.ndarray) else None
-
-    def views(self, nodes: Iterable[gs.Node], match: Match) -> list[Any]:
-        from surgeon_passes.ops.view import NodeView
-
-        scope = self.index.scope(match.root)
-        return [NodeView(n, scope.opset(n.domain or "")) for n in nodes]
 
     def check_interior(self, match: Match, produced: set[str], removed: Iterable[gs.Node]) -> None:
         """A tensor that goes away must have no reader outside the match and be no output."""
@@ -186,7 +193,7 @@ def _check_bytes(removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:
     held = _constant_bytes(removed)
     growth = _constant_bytes(added) - held
     if growth > max(SMALL_GROWTH, held // 4):
-        raise Decline(f"it would add {growth} bytes of constants to the file, which now holds them as a formula")
+        raise Decline(f"it would add {growth} bytes of constants to the file")
 
 
 def _constant_bytes(nodes: Iterable[gs.Node]) -> int:

@@ -135,16 +135,14 @@ def _with_noise(name: str, gap: _Gap, noise: _Noise, limits: Tolerances, bound: 
     explained = limits.noise_factor * level
     if gap.error <= min(explained, limits.noise_limit * bound):
         return EndCheck("equal", gap.error, name, f"rounding alone moves this output by {level:.1e}", level)
-    unstable = next((g.reason for g in gaps if g.reason), "")
-    if gap.error <= explained or unstable:
-        text = f"rounding alone moves this output by {level:.1e}" if not unstable else f"rounding alone: {unstable}"
-        return EndCheck("inconclusive", gap.error, name, text, level)
+    if gap.error <= explained:
+        return EndCheck("inconclusive", gap.error, name, f"rounding alone moves this output by {level:.1e}", level)
     text = f"error {gap.error:.1e} of the output's scale; the bound is {bound:.1e}, noise {level:.1e}"
     return EndCheck("different", gap.error, name, text, level)
 
 
 def _discrete_with_noise(name: str, gap: _Gap, gaps: Sequence[_Gap], level: float) -> EndCheck:
-    """Elements that flip are excused by noise runs that flip the same ones; other mismatches by runs that show them too."""
+    """Elements that flip are excused by noise runs that flip the same ones, another shape by runs that change it, too."""
     if gap.flipped is not None:
         excused = np.zeros_like(gap.flipped)
         for other in gaps:
@@ -152,6 +150,7 @@ def _discrete_with_noise(name: str, gap: _Gap, gaps: Sequence[_Gap], level: floa
                 excused |= other.flipped
         if not (gap.flipped & ~excused).any():
             return EndCheck("equal", 0.0, name, f"{gap.reason}; rounding alone flips the same elements", level)
+        return EndCheck("different", gap.error, name, gap.reason, level)
     if any(g.reason for g in gaps):
         return EndCheck(
             "inconclusive", gap.error, name, f"{gap.reason}; rounding alone changes this output, too", level

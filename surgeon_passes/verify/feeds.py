@@ -21,7 +21,9 @@ Shapes: TypeAlias = Mapping[str, Any]
 
 _SIZES = (8, 16, 32, 64, 224, 3, 2, 1, 4, 96, 128, 256)
 _FLOATS = ("normal", "uniform")
-_INTEGERS = ("binary", "ones", "zeros", "arange")
+_INTEGERS = ("ids", "binary", "ones", "zeros", "arange")
+_IDS = 100
+"""Ids are drawn below this: an embedding that is wrong beyond its first rows must show."""
 _SMALL_CHANNELS = 3
 
 
@@ -98,7 +100,7 @@ def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, s
 
 def _modes(inputs: Sequence[InputType]) -> list[tuple[str, str]]:
     kinds = {helper.tensor_dtype_to_np_dtype(i.dtype).kind for i in inputs if i.dtype}
-    integers = _INTEGERS if kinds & set("iu") else _INTEGERS[:1]
+    integers = _INTEGERS if kinds & set("iu") else _INTEGERS[1:2]
     floats = _FLOATS if kinds & set("fV") else _FLOATS[:1]
     return [(f, i) for f in floats for i in integers]
 
@@ -157,9 +159,11 @@ def _array(dtype: int, shape: tuple[int, ...], floats: str, integers: str, gener
 
 
 def _integers(dtype: int, shape: tuple[int, ...], integers: str, generator: np.random.Generator) -> Array:
-    if dtype in (TensorProto.UINT8, TensorProto.INT8) and integers == "binary":
+    if dtype in (TensorProto.UINT8, TensorProto.INT8) and integers in ("ids", "binary"):
         return generator.integers(0, 128 if dtype == TensorProto.INT8 else 256, shape)
-    if integers == "binary":
+    if integers == "ids" and len(shape) > 1:
+        return generator.integers(0, _IDS, shape)
+    if integers in ("ids", "binary"):
         return generator.integers(0, 2, shape)
     if integers == "arange":
         return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)

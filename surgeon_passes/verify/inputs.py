@@ -121,6 +121,11 @@ def _integers(kind: str, dtype: int, target: np.dtype[Any], shape: Shape, stream
     )
 
 
+def indices(dtype: int, shape: Shape, stream: int, below: int) -> Array:
+    """Indices over the whole of an axis of ``below`` elements."""
+    return _between(0, below, shape, stream, helper.tensor_dtype_to_np_dtype(dtype))
+
+
 def _between(low: int, high: int, shape: Shape, stream: int, target: np.dtype[Any]) -> Array:
     return np.asarray(np.floor(_take(_uniform_pool(), shape, stream) * (high - low) + low)).astype(target)
 

@@ -61,8 +61,11 @@ class Trial:
     """relative step of the half-precision type that new constants were rounded to, else 0"""
     noise_factor: float = _NOISE_FACTOR
     has_products: bool = field(init=False, default=False)
+    index_limits: dict[int, int] = field(init=False, default_factory=dict)
+    """by input position: the size of the axis that its values pick from"""
 
     def __post_init__(self) -> None:
+        self.index_limits = _index_limits(self.piece)
         self.has_products = any(i.node.op in _PRODUCTS for i in self.piece.sides.images())
 
     def reset(self) -> None:
@@ -81,6 +84,9 @@ class Trial:
             array = (real or {}).get(position)
             if array is not None and (kind == "data" or not is_float(array)):
                 found[name] = array
+            elif position in self.index_limits and kind != "zeros" and self.integers == "small":
+                stream = 1 + 8 * position + 97 * attempt + len(kind)
+                found[name] = made_up.indices(dtype, shape, stream, self.index_limits[position])
             else:
                 made = "normal" if kind == "data" else kind
                 found[name] = made_up.make(
@@ -231,6 +237,23 @@ class Trial:
             return sides.original_name(local)
 
         return _LOCAL.sub(original, str(failure))
+
+
+def _index_limits(piece: Piece) -> dict[int, int]:
+    """Boundary inputs that a Gather reads as indices, with the size of the axis that they pick from."""
+    place = {id(t): i for i, t in enumerate(piece.sides.inputs)}
+    found: dict[int, int] = {}
+    for image in piece.sides.images():
+        if image.node.op not in ("Gather", "GatherElements") or len(image.inputs) < 2:
+            continue
+        data, position = image.inputs[0], place.get(id(image.inputs[1]))
+        shape = data.shape if isinstance(data, gs.Constant) else None
+        axis = image.node.attrs.get("axis", 0)
+        if position is None or shape is None or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            continue
+        if shape[axis]:
+            found[position] = min(found.get(position, shape[axis]), int(shape[axis]))
+    return found
 
 
 def _all_finite(value: Value) -> bool:
