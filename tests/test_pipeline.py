@@ -103,16 +103,18 @@ def test_observers_get_each_decision_once() -> None:
 
 
 def test_iterations_are_bounded() -> None:
-    def flip(recursive: bool) -> Rewrite:
-        return Rewrite(make("y = Abs(x)", "y = Max(x, Neg(x))", name="flip", exactness="exact", recursive=recursive))
-
-    flop = Rewrite(make("y = Max(x, Neg(x))", "y = Abs(x)", name="flop", exactness="exact", recursive=True))
+    flip = make("y = Abs(x)", "y = Max(x, Neg(x))", name="flip", exactness="exact")
+    flop = make("y = Max(x, Neg(x))", "y = Abs(x)", name="flop", exactness="exact")
     text = "g (float[2] x) => (float[2] y) { y = Abs(x) }"
-    result = Pipeline(flip(True), flop, max_iterations=3).run(model(text), registry=Registry())
+    result = Pipeline(Rewrite(flip), Rewrite(flop), max_iterations=3).run(model(text), registry=Registry())
     assert (result.iterations, result.converged) == (3, False)
-    result = Pipeline(flip(False), flop, max_iterations=3).run(model(text), registry=Registry())
-    assert (result.iterations, result.converged) == (2, True), "a rule does not match its own output in a later round"
     assert Pipeline(Rewrite(DROP)).run(model(text), registry=Registry()).converged
+
+
+def test_a_rule_is_not_applied_to_its_own_output_in_a_later_round() -> None:
+    double = make("y = Relu(x)", "y = Relu(Relu(x))", name="double", exactness="exact")
+    result = Pipeline(Rewrite(double)).run(model("g (float[2] x) => (float[2] y) { y = Relu(x) }"), registry=Registry())
+    assert result.converged and result.after.nodes == 2
 
 
 def test_progress_is_told() -> None:
@@ -217,7 +219,7 @@ def test_the_default_order_folds_what_sizes_make_known() -> None:
 
 def test_own_rules_come_besides_the_installed_ones() -> None:
     text = "g (float[2] x) => (float[2] y) { a = Identity(x) b = Abs(a) y = Neg(b) }"
-    own = make("y = Neg(Abs(x))", "y = Min(x, Neg(x))", name="own", exactness="exact")
+    own = make("y = Neg(Abs(x))", "y = Min(x, Neg(x))", name="own")
     assert sorted(n.op_type for n in sp.optimize(model(text), rules=[own]).proto.graph.node) == ["Min", "Neg"]
     alone = Pipeline(Rewrite(own)).run(model(text)).proto
     assert sorted(n.op_type for n in alone.graph.node) == ["Identity", "Min", "Neg"]

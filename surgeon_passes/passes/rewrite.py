@@ -155,7 +155,7 @@ class _Sweeper:
             first, last = rule.opset
             if opset < first or (last is not None and opset > last):
                 continue
-            if not rule.recursive and rule.name in self.state.made_by.get(id(node), ()):
+            if not rule.recursive and self.state.made_by.get(id(node)) == rule.name:
                 continue
             edit = self.attempt(rule, matcher, node)
             if edit is not None:
@@ -200,8 +200,7 @@ class _Sweeper:
                 f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever"
             )
         for image, _ in edit.added:
-            origin = {rule.name}.union(*(self.state.made_by.get(id(n), ()) for n in match.matched))
-            self.state.made_by[id(image.node)] = origin
+            self.state.made_by[id(image.node)] = rule.name
         return edit
 
     def decline(self, rule: Rule, node: gs.Node, reason: str, nodes: tuple[gs.Node, ...], line: int | None) -> None:

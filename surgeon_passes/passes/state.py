@@ -68,8 +68,8 @@ class State:
     """every edit in the order in which it was made, whatever became of it"""
     applied: list[Decision] = field(default_factory=list)
     refuted: set[tuple[str, frozenset[int]]] = field(default_factory=set)
-    made_by: dict[int, set[str]] = field(default_factory=dict)
-    """by id(node): rules that have had a hand in it"""
+    made_by: dict[int, str] = field(default_factory=dict)
+    """by id(node): the rule that made it"""
     times: Counter[str] = field(default_factory=Counter)
     """how often each rule was applied"""
     _seen: set[tuple[Any, ...]] = field(default_factory=set)
