@@ -140,7 +140,10 @@ def fold_constant_into_gemm(m: Match) -> Replacement:
     bias = None
     if m.b is not None and m.c.attr("beta") != 0:
         bias = m.c.attr("beta") * channel_vector(m.b, channels, axis=1, rank=2)
-    return Replacement(W=weight * along(affine.scale, axis, 2) if affine.scales else m.w, B=affine.bias(bias))
+    shifted = affine.bias(bias)
+    if shifted is None and m.opset < 11:  # C is optional from opset 11 on
+        shifted = np.zeros(channels)
+    return Replacement(W=weight * along(affine.scale, axis, 2) if affine.scales else m.w, B=shifted)
 
 
 @rule(

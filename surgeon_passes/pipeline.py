@@ -14,7 +14,7 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import Decision
-from surgeon_passes.errors import UsageError
+from surgeon_passes.errors import ModelError, SurgeonError, UsageError
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
@@ -52,12 +52,42 @@ class Pipeline:
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
-        with _no_collection():
+        with _no_collection(), _blaming(source):
             run = _Run(self, load(source), options, registry or Registry.installed(), tuple(observers), progress)
             result = run.result()
             if isinstance(source, gs.Graph):
                 put_back(result.graph, source)
         return result
+
+
+@contextmanager
+def _blaming(source: Source) -> Iterator[None]:
+    """Turn what an invalid model causes anywhere into one line; anything else is a bug and goes through."""
+    try:
+        yield
+    except SurgeonError:
+        raise
+    except Exception as error:
+        reason = _invalid(source)
+        if reason:
+            raise ModelError(f"{_name(source)}: not a valid model: {reason}") from error
+        raise
+
+
+def _name(source: Source) -> str:
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the model"
+
+
+def _invalid(source: Source) -> str:
+    """What the ONNX checker says against the input; "" where it says nothing."""
+    try:
+        if isinstance(source, onnx.ModelProto):
+            onnx.checker.check_model(source, full_check=True)
+        elif isinstance(source, (str, os.PathLike)):
+            onnx.checker.check_model(os.fspath(source), full_check=True)
+    except Exception as error:
+        return " ".join(str(error).split())[:300]
+    return ""
 
 
 @contextmanager
@@ -76,6 +106,11 @@ def load(source: Source) -> Model:
     """A model from a path, ModelProto or gs.Graph. Raises ModelError."""
     if isinstance(source, Model):
         return source
+    with _blaming(source):
+        return _load(source)
+
+
+def _load(source: str | os.PathLike[str] | onnx.ModelProto | gs.Graph) -> Model:
     if isinstance(source, gs.Graph):
         return import_model(export_model(model_of_graph(source)), source.name or "the graph")
     if isinstance(source, onnx.ModelProto):

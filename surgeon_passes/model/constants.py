@@ -19,8 +19,16 @@ Array = NDArray[Any]
 
 
 def numpy_dtype(elem_type: int) -> np.dtype[Any]:
-    """numpy's dtype of an onnx element type (ml_dtypes' for bfloat16, float8, int4); object for strings."""
-    return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    """numpy's dtype of an onnx element type (ml_dtypes' for bfloat16, float8, int4); object for strings.
+
+    Raises ModelError for a number that is no element type.
+    """
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    except KeyError:
+        raise ModelError(
+            f"{elem_type} is no element type of ONNX (or one that onnx {onnx.__version__} lacks)"
+        ) from None
 
 
 def onnx_dtype(dtype: Any) -> int:
@@ -99,9 +107,11 @@ def map_external(tensor: TensorProto, folder: str) -> Array:
     """External data as a read-only mapping. Raises ModelError naming tensor and file where it is missing or short."""
     fields = external_fields(tensor)
     location = fields.get("location", "")
-    path = Path(folder) / location
+    path = Path(folder) / location.replace("\0", "")
     offset, dtype = external_number(tensor, "offset", 0), numpy_dtype(tensor.data_type)
     count = int(np.prod(list(tensor.dims), dtype=np.int64))
+    if not location.strip(".") or "\0" in location:
+        raise ModelError(f"tensor '{tensor.name}': its external data names no file")
     if os.path.isabs(location) or ".." in Path(location).parts:
         raise ModelError(f"tensor '{tensor.name}': its external data '{location}' lies outside the model's folder")
     needed = (count + 1) // 2 if tensor.data_type in _PACKED else count * dtype.itemsize
@@ -127,3 +137,10 @@ _PACKED = {
     for name in ("INT4", "UINT4", "FLOAT4E2M1", "INT2", "UINT2")
     if hasattr(TensorProto, name)
 }
+
+
+def element_bits(elem_type: int) -> int:
+    """Bits that one element takes in raw data: 4 or 2 for the packed types. Raises ModelError for no element type."""
+    if elem_type in _PACKED:
+        return 2 if TensorProto.DataType.Name(elem_type).endswith("INT2") else 4
+    return numpy_dtype(elem_type).itemsize * 8

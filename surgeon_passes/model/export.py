@@ -74,7 +74,10 @@ class _Exporter:
         for node in graph.nodes:
             self.node(node, proto.node.add(), inside, domain_opset(graph, node.domain))
         for tensor in graph.outputs:
-            self.interface(tensor, extras, proto.output.add(), main)
+            if id(tensor) in extras.as_output:
+                proto.output.add().CopyFrom(extras.as_output[id(tensor)])
+            else:
+                self.interface(tensor, extras, proto.output.add(), main)
         if self.types is not None:
             self.value_info(graph, proto, extras)
 

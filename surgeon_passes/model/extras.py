@@ -15,6 +15,8 @@ class GraphExtras:
     shell: onnx.GraphProto | onnx.FunctionProto
     interface: dict[int, onnx.ValueInfoProto] = field(default_factory=dict)
     """inputs and outputs by id(tensor): types that gs cannot say, doc strings, denotations"""
+    as_output: dict[int, onnx.ValueInfoProto] = field(default_factory=dict)
+    """how an input, or a constant, that is an output too is declared as one"""
     defaults: dict[str, onnx.TensorProto] = field(default_factory=dict)
     """initializers that callers may override (IR >= 4, listed as inputs)"""
     constants: list[gs.Constant] = field(default_factory=list)

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto
 
 from surgeon_passes.errors import ModelError
-from surgeon_passes.model.constants import external_number, map_external
+from surgeon_passes.model.constants import element_bits, external_number, map_external
 from surgeon_passes.ops.schema import STANDARD, domain_of, schema, suggest
 
 LIMIT = 1_900_000_000
@@ -47,6 +47,8 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
         raise ModelError(f"{name}: not an ONNX model (it holds no graph)")
     if not proto.opset_import:
         raise ModelError(f"{name}: the model imports no opset; set opset_import")
+    for tensor in all_tensors(proto):
+        _check_tensor(tensor, name)
     newest = onnx.defs.onnx_opset_version()
     opsets = _opsets(proto.opset_import)
     if opsets.get("", 0) > newest:
@@ -57,6 +59,22 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     _check_nodes(proto.graph.node, opsets, functions, name)
     for function in proto.functions:
         _check_nodes(function.node, _opsets(function.opset_import), functions, name)
+
+
+def _check_tensor(tensor: TensorProto, name: str) -> None:
+    """Raise ModelError where a tensor's dims and its bytes do not fit together."""
+    label = f"{name}: tensor '{tensor.name}'"
+    count = 1
+    for dim in tensor.dims:
+        if dim < 0:
+            raise ModelError(f"{label} has a dim of {dim}")
+        count *= dim
+    if tensor.data_type == TensorProto.STRING or tensor.data_location == TensorProto.EXTERNAL:
+        return
+    if tensor.HasField("raw_data"):
+        bits = element_bits(tensor.data_type)
+        if (count * bits + 7) // 8 != len(tensor.raw_data):
+            raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {len(tensor.raw_data)} bytes")
 
 
 def _opsets(entries: object) -> dict[str, int]:
@@ -121,6 +139,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     folder = target.parent
     if target.is_dir():
         raise ModelError(f"{target}: cannot be written (it is a folder)")
+    if target.exists() and not target.is_file():
+        raise ModelError(f"{target}: cannot be written (it is no regular file)")
     if not folder.is_dir():
         raise ModelError(f"{target}: cannot be written (there is no folder {folder})")
     if target.exists() and not os.access(target, os.W_OK):
@@ -137,6 +157,8 @@ def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
 
 def _replace(target: Path, write: Callable[[Path], object], keep: bool = True) -> None:
     """Write beside ``target`` under another name and rename; without ``keep`` only see whether that can be."""
+    if target.exists() and not target.is_file():
+        raise ModelError(f"{target}: cannot be written (it is no regular file)")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         write(temporary)

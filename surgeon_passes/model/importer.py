@@ -132,7 +132,8 @@ class _Importer:
         tensor = local.get(value.name)
         if tensor is None:
             tensor = self.resolve(value.name, local, outer, f"output '{value.name}'")
-        extras.interface.setdefault(id(tensor), value)
+        if extras.interface.setdefault(id(tensor), value) is not value:
+            extras.as_output[id(tensor)] = value
         if isinstance(tensor, gs.Variable) and tensor.dtype is None and tensor.shape is None:
             declared = variable(value)
             tensor.dtype, tensor.shape, tensor.type = declared.dtype, declared.shape, declared.type

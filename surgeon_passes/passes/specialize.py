@@ -12,6 +12,7 @@ from surgeon_passes.errors import UsageError
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.state import State
 
+LARGEST = 1 << 31
 Sizes = Mapping[str, int]
 Shape = Sequence[int] | Sizes
 
@@ -92,8 +93,8 @@ def _by_name(tensor: gs.Variable, wanted: Sizes, shape: list[Any]) -> dict[int, 
 
 
 def _size(name: str, size: Any) -> int:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise UsageError(f"input '{name}': {size!r} is not a size; give whole numbers of 0 or more")
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < LARGEST:
+        raise UsageError(f"input '{name}': {size!r} is not a size; give whole numbers from 0 to {LARGEST - 1}")
     return size
 
 

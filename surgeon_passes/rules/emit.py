@@ -17,6 +17,9 @@ from surgeon_passes.rules.match import Match, Operand, is_floating
 from surgeon_passes.rules.pattern import Attrs, Emit, Literal, NameRef, OpId, Rewrite, RewriteValue, SameOp
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
+UNDERFLOW = 0.01
+"""Loss, relative to a constant's largest value, from which casting it is no rounding: it falls among the subnormals."""
+
 
 @dataclass
 class Emitted:
@@ -253,6 +256,11 @@ class Emitter:
             cast = new.array.astype(wanted)
         if not np.array_equal(np.isfinite(cast.astype(np.float64)), np.isfinite(new.array.astype(np.float64))):
             raise Decline(f"'{new.name}' overflows {wanted}")
+        wide, rounded = np.abs(new.array.astype(np.float64)), np.abs(cast.astype(np.float64))
+        finite = np.isfinite(wide)
+        most = wide[finite].max(initial=0.0)
+        if most and np.abs(wide - rounded)[finite].max(initial=0.0) > UNDERFLOW * most:
+            raise Decline(f"'{new.name}' is too small for {wanted}")
         return cast
 
     def constant(self, new: _New, call: Emit, position: int) -> gs.Constant:

@@ -121,21 +121,25 @@ def _sizes(inputs: Sequence[InputType]) -> Iterator[tuple[tuple[int, ...], ...]]
     for size in _SIZES:
         for batch in (2, 1) if size > 1 else (1,):
             for channels in (_SMALL_CHANNELS, 1, size):
-                yield tuple(_shape(i, size, batch, channels) for i in inputs)
+                named: dict[str, int] = {}
+                yield tuple(_shape(i, size, batch, channels, named) for i in inputs)
 
 
-def _shape(found: InputType, size: int, batch: int, channels: int) -> tuple[int, ...]:
+def _shape(found: InputType, size: int, batch: int, channels: int, named: dict[str, int]) -> tuple[int, ...]:
+    """``named`` holds the sizes of dim names: one name is one size, in all inputs."""
     dims: Dims = (None, None, None, None) if found.dims is None else found.dims
     shape: list[int] = []
     for axis, dim in enumerate(dims):
         if isinstance(dim, int):
             shape.append(dim)
-        elif axis == 0 and len(dims) > 1:
-            shape.append(batch)
+            continue
+        if axis == 0 and len(dims) > 1:
+            made = batch
         elif axis == 1 and len(dims) >= 4 and dim is None:
-            shape.append(channels)
+            made = channels
         else:
-            shape.append(size)
+            made = size
+        shape.append(made if dim is None else named.setdefault(dim, made))
     return tuple(shape)
 
 
