@@ -288,7 +288,7 @@ def _require_no_growth(x: Operand, shape: tuple[int, ...]) -> None:
 
 
 @rule(
-    pattern="y = Pad(x, amounts: const, value?, axes?)",
+    pattern="y = Pad(x, amounts: const, fill?, axes?)",
     rewrite="y = x",
     exactness="exact",
     sets=("cleanup",),

@@ -75,14 +75,17 @@ def _blaming(source: Source) -> Iterator[None]:
 
 
 def _name(source: Source) -> str:
+    if isinstance(source, Model):
+        return source.source
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "the model"
 
 
 def _invalid(source: Source) -> str:
     """What the ONNX checker says against the input; "" where it says nothing."""
+    proto = source.proto if isinstance(source, Model) else source
     try:
-        if isinstance(source, onnx.ModelProto):
-            onnx.checker.check_model(source, full_check=True)
+        if isinstance(proto, onnx.ModelProto):
+            onnx.checker.check_model(proto, full_check=True)
         elif isinstance(source, (str, os.PathLike)):
             onnx.checker.check_model(os.fspath(source), full_check=True)
     except Exception as error:

@@ -86,6 +86,8 @@ class Rule:
         parsed = parse_pattern(pattern, name)
         rewrites = {outcome: parse_rewrite(text, name) for outcome, text in texts.items()}
         check_rule(name, parsed, rewrites, function is not None)
+        if function is not None:
+            _check_names(name, parsed)
         return cls(name, parsed, MappingProxyType(rewrites), function, **_checked(name, options))
 
 
@@ -116,6 +118,16 @@ def rule(
         )
 
     return decorate
+
+
+def _check_names(name: str, pattern: Pattern) -> None:
+    """A name that Match has a member of could not be read as ``m.name``."""
+    from surgeon_passes.rules.match import Match
+    from surgeon_passes.rules.matcher import bound_names
+
+    members = {member for member in dir(Match) if not member.startswith("_")} | {"root", "matched", "leftovers", "join"}
+    for taken in sorted(bound_names(pattern) & members):
+        raise RuleError(f"{name}: a pattern cannot call a tensor '{taken}': m.{taken} is something else; rename it")
 
 
 def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,9 +64,9 @@ def test_unnamed_dims() -> None:
         ({"x": [1, 4, 8, 8]}, "input 'x': dim 1 is 3 in the model, 4 was asked for"),
         ({"x": {"Q": 2}}, "input 'x' has no dim 'Q' (its dims: [N, 3, H, W])"),
         ({"x": {"N": 2}, "z": {"N": 3}}, "dim 'N' is 2 by input 'x' and 3 by input 'z': they must agree"),
-        ({"x": [1, 3, -1, 8]}, "input 'x': -1 is not a size; give whole numbers of 0 or more"),
-        ({"x": {"N": True}}, "input 'x': True is not a size; give whole numbers of 0 or more"),
-        ({"x": {"N": 1.5}}, "input 'x': 1.5 is not a size; give whole numbers of 0 or more"),
+        ({"x": [1, 3, -1, 8]}, "input 'x': -1 is not a size; give whole numbers from 0 to 2147483647"),
+        ({"x": {"N": True}}, "input 'x': True is not a size; give whole numbers from 0 to 2147483647"),
+        ({"x": {"N": 1.5}}, "input 'x': 1.5 is not a size; give whole numbers from 0 to 2147483647"),
     ],
 )
 def test_messages(shapes: Any, message: str) -> None:

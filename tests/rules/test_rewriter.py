@@ -305,3 +305,8 @@ def test_a_rewrite_that_costs_more_is_declined(inner: int, grows: bool) -> None:
         ground.apply(rule)
     ground.apply(make(pattern, "y = MatMul(x, W)", product, may_grow=True))
     assert operators(ground.export()) == ["MatMul"]
+
+
+def test_a_name_that_the_match_itself_uses_is_refused() -> None:
+    with pytest.raises(RuleError, match=r"a pattern cannot call a tensor 'value': m\.value is something else"):
+        Rule.from_text("r", "y = Add(x, value: const)", "y = Add(x, K)", lambda m: Replacement(K=m.value))
