@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import ModelError
@@ -228,6 +229,16 @@ class GraphIndex:
 
     def unique_node_name(self, base: str) -> str:
         return _unique(base, self._node_names)
+
+    def import_domain(self, scope: Scope, domain: str, version: int = 1) -> None:
+        """Import a domain that a new node needs, where its graph or function does not."""
+        if scope.opset(domain):
+            return
+        outer = _outermost(scope)
+        outer.graph.import_domains = [*(outer.graph.import_domains or ()), onnx.helper.make_opsetid(domain, version)]
+        for member in self.scopes:
+            if _outermost(member) is outer or (not outer.is_function and not member.is_function):
+                member.opsets = {**member.opsets, domain: version}
 
     # --- changing (for the rewriter) ---------------------------------------------------------------------------------
 

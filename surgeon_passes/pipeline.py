@@ -18,6 +18,7 @@ from surgeon_passes.errors import ModelError, SurgeonError, UsageError
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
+from surgeon_passes.model.importer import import_function
 from surgeon_passes.passes import Cleanup, Fold, Pass, Rewrite, Specialize
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
@@ -294,7 +295,7 @@ class _Run:
         held = Activations((self.original, self.folder), feeds, self.sizes() or None, self.verify.seed)
 
         def run(regions: Sequence[Any]) -> list[Any]:
-            return check(regions, state.types, state.graph, self.verify.tolerances, held)
+            return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
 
         state.check = run
 
@@ -339,7 +340,7 @@ class _Run:
         except RuntimeFailure as failure:
             return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
         original = (self.original, self.folder)
-        return end_check(original, (outcome.final, self.folder), feeds, self.verify.tolerances)
+        return end_check(original, (_runnable(outcome), self.folder), feeds, self.verify.tolerances)
 
     def report(self, what: str) -> None:
         if self.progress is not None:
@@ -362,6 +363,27 @@ class _Run:
             return None
         made = self.once((), banned, limit=low).state.made
         return made[low - 1] if len(made) >= low else None
+
+
+def _with_references(state: State) -> gs.Graph:
+    """The graph whose functions checks may call: the model's own, and bodies of custom operators that rules emit."""
+    if not state.references:
+        return state.graph
+    graph = gs.Graph(opset=state.graph.opset, import_domains=state.graph.import_domains)
+    graph.ir_version = max(8, state.graph.ir_version or 0)
+    graph.functions = [*state.graph.functions, *map(import_function, state.references.values())]
+    return graph
+
+
+def _runnable(outcome: _Outcome) -> onnx.ModelProto:
+    """The result with the bodies of custom operators that rules emitted, so that ONNX Runtime can run it."""
+    if not outcome.state.references:
+        return outcome.final
+    proto = onnx.ModelProto()
+    proto.CopyFrom(outcome.final)
+    proto.functions.extend(outcome.state.references.values())
+    proto.ir_version = max(8, proto.ir_version)
+    return proto
 
 
 def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:

@@ -31,6 +31,11 @@ def import_model(proto: onnx.ModelProto, source: str = "the model", folder: str 
     return _Importer(proto, source, folder).run()
 
 
+def import_function(proto: onnx.FunctionProto) -> gs.Function:
+    """One function by itself. Raises ModelError as :func:`import_model` does."""
+    return _Importer(onnx.ModelProto(), f"function {proto.domain}.{proto.name}", "").function(proto)
+
+
 class _Importer:
     def __init__(self, proto: onnx.ModelProto, source: str, folder: str) -> None:
         self.proto = proto

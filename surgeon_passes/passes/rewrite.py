@@ -199,6 +199,9 @@ class _Sweeper:
             raise RuleError(
                 f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever"
             )
+        reference = rule.reference_function()
+        if reference is not None:
+            self.state.references[reference.domain, reference.name] = reference
         for image, _ in edit.added:
             self.state.made_by[id(image.node)] = rule.name
         return edit

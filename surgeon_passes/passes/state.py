@@ -14,7 +14,7 @@ from surgeon_passes.decisions import Decision
 from surgeon_passes.errors import SurgeonError
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.model.extras import Model
-from surgeon_passes.region import Region, Tolerances, Verdict
+from surgeon_passes.region import Region, TensorType, Tolerances, Verdict
 from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rewriter import Rewriter
@@ -68,6 +68,8 @@ class State:
     """every edit in the order in which it was made, whatever became of it"""
     applied: list[Decision] = field(default_factory=list)
     refuted: set[tuple[str, frozenset[int]]] = field(default_factory=set)
+    references: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
+    """bodies of custom operators that rules emit: what ONNX Runtime runs in their place when it checks"""
     made_by: dict[int, str] = field(default_factory=dict)
     """by id(node): the rule that made it"""
     times: Counter[str] = field(default_factory=Counter)
@@ -85,6 +87,7 @@ class State:
     def rebuild(self) -> None:
         """Infer types and forget values: after dims have changed, and at the start of each round."""
         self.types = TypeMap(self.graph, self.index, self.model.extras)
+        _type_functions(self.types, self.index)
         self.types.store()
         self.evaluator = Evaluator(self.graph, self.index, self.types)
         self.context = Context(self.index, self.evaluator.value, self.types.type_of)
@@ -129,3 +132,30 @@ def _reads(node: gs.Node, state: State) -> Iterable[gs.Tensor]:
     """What a node reads, from inside its bodies too."""
     members = state.index.with_bodies(node)
     return [t for member in members for t in member.inputs if t.name]
+
+
+def _type_functions(types: TypeMap, index: GraphIndex) -> None:
+    """Give the inputs of each local function the types on which all its callers agree: its body says none."""
+    calls: dict[tuple[str, str], list[gs.Node]] = {}
+    for node in index.nodes():
+        calls.setdefault((node.domain or "", node.op), []).append(node)
+    for scope in index.scopes:
+        if not scope.is_function or scope.parent is not None:
+            continue
+        callers = calls.get((scope.graph.domain or "", scope.graph.name), [])
+        for place, tensor in enumerate(scope.graph.inputs):
+            given = [types.type_of(c.inputs[place]) for c in callers if place < len(c.inputs) and c.inputs[place].name]
+            if given and len(given) == len(callers):
+                types.set(tensor, _agreed(given))
+
+
+def _agreed(given: list[TensorType]) -> TensorType:
+    """What is true of all: a dtype, a rank, a dim that all share; symbols of the main graph mean nothing in a body."""
+    dtypes, kinds, ranks = {t.dtype for t in given}, {t.kind for t in given}, {t.rank for t in given}
+    if len(dtypes) > 1 or len(kinds) > 1:
+        return TensorType()
+    shape = None
+    if len(ranks) == 1 and given[0].shape is not None:
+        columns = zip(*(t.shape for t in given if t.shape is not None), strict=True)
+        shape = tuple(c[0] if isinstance(c[0], int) and len(set(map(str, c))) == 1 else None for c in columns)
+    return TensorType(dtypes.pop(), shape, kinds.pop())

@@ -113,6 +113,8 @@ class Emitter:
         self.add(op, operands, attrs, outputs)
 
     def add(self, op: OpId, operands: Sequence[Any], attrs: dict[str, Any], outputs: Sequence[gs.Tensor]) -> None:
+        if op.domain:
+            self.index.import_domain(self.scope, op.domain)
         version = self.scope.opset(op.domain)
         if op.domain == "" and schema(op.name, version, "") is None:
             raise Decline(f"opset {version} has no {op.name}")

@@ -111,6 +111,15 @@ class Rewriter:
                 if outside is not None:
                     raise Decline(f"'{tensor.name}' is also used by {node_label(outside)}")
 
+    def behind(self, reads: Iterable[gs.Tensor], nodes: Iterable[gs.Node]) -> list[gs.Node]:
+        """What computes the values that were read, and the Constant nodes (functions keep theirs) that ``nodes`` read."""
+        found = {id(n): n for t in reads for n in self.cone(t)}
+        for tensor in (t for node in nodes for t in node.inputs):
+            maker = self.index.producer(tensor)
+            if maker is not None and maker.op == "Constant":
+                found[id(maker)] = maker
+        return list(found.values())
+
     # --- edits -------------------------------------------------------------------------------------------------------
 
     def plan(
@@ -182,7 +191,7 @@ class Rewriter:
             graph_outputs=tuple(moves.graph_outputs),
             pairs=tuple(pairs),
             touched=tuple(moves.touched.values()),
-            cone=tuple(NodeImage.of(n) for t in reads for n in self.cone(t)),
+            cone=tuple(NodeImage.of(n) for n in self.behind(reads, (*removed, *new))),
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )

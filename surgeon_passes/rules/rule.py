@@ -88,7 +88,21 @@ class Rule:
         check_rule(name, parsed, rewrites, function is not None)
         if function is not None:
             _check_names(name, parsed)
-        return cls(name, parsed, MappingProxyType(rewrites), function, **_checked(name, options))
+        made = cls(name, parsed, MappingProxyType(rewrites), function, **_checked(name, options))
+        made.reference_function()
+        return made
+
+    def reference_function(self) -> Any:
+        """``reference`` as a FunctionProto, None where there is none. Raises RuleError where it is no ONNX function."""
+        if self.reference is None:
+            return None
+        import onnx.parser
+
+        try:
+            return onnx.parser.parse_function(self.reference)
+        except onnx.parser.ParseError as error:
+            reason = " ".join(str(error).split())
+            raise RuleError(f"{self.name}: reference is no ONNX function in text form: {reason}") from None
 
 
 def rule(
