@@ -228,3 +228,47 @@ def test_own_rules_come_besides_the_installed_ones() -> None:
 def test_what_is_no_rule_is_refused() -> None:
     with pytest.raises(sp.UsageError, match="'nonsense' is no rule"):
         sp.optimize(block(), rules=["nonsense"])  # type: ignore[list-item]
+
+
+def test_a_rule_that_spoils_one_row_of_a_table_is_refuted() -> None:
+    def spoil(m: sp.Match) -> sp.Replacement:
+        table = np.array(m.table)
+        table[10] = -table[10]
+        return sp.Replacement(Table=table)
+
+    rule = sp.Rule.from_text("spoil", "y = Gather(table: const, ids)", "y = Gather(Table, ids)", spoil)
+    text = "g (int64[N,8] ids) => (float[N,8,3] y) { y = Gather(table, ids) }"
+    table = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    result = Pipeline(Rewrite(rule)).run(model(text, table=table), verify=Verify(end_check=False), registry=Registry())
+    assert [d.status for d in result.decisions] == ["undone"] and result.exit_code == 7
+
+
+def test_an_input_that_is_an_output_keeps_both_declarations() -> None:
+    proto = model("g (float[2] x) => (float[M] y) { y = Relu(x) }")
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("x", TensorProto.FLOAT, ["K"]))
+    out = sp.optimize(proto).proto.graph.output
+    assert [(o.name, o.type.tensor_type.shape.dim[0].dim_param) for o in out][1] == ("x", "K")
+
+
+def _add_empty_if(proto: onnx.ModelProto) -> None:
+    """An If of a constant condition, without branches."""
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), "c"))
+    proto.graph.node.add(op_type="If", input=["c"], output=["q"])
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("q", TensorProto.FLOAT, [2]))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (lambda m: m.graph.initializer[0].dims.append(3), "do not fit its"),
+        (lambda m: m.graph.initializer[0].dims.__setitem__(0, -2), "has a dim of -2"),
+        (lambda m: setattr(m.graph.initializer[0], "data_type", 99), "99 is no element type"),
+        (_add_empty_if, "not a valid model: .*_branch' is missing"),
+    ],
+)
+def test_a_broken_model_gets_one_line(break_it: Any, reason: str) -> None:
+    proto = model("g (float[2] x) => (float[2] y) { a = Softmax(x) y = Add(a, w) }", w=np.float32([1, 2]))
+    break_it(proto)
+    with pytest.raises(sp.ModelError, match=reason) as caught:
+        sp.optimize(proto)
+    assert "\n" not in str(caught.value)

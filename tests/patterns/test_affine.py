@@ -10,7 +10,7 @@ import pytest
 
 from surgeon_passes.patterns import affine
 
-from .harness import Builder, apply, assert_equal, constants, operators
+from .harness import Builder, apply, assert_equal, constants, graph_model, operators
 
 RULES = [
     affine.fold_constant_into_conv,
@@ -175,3 +175,42 @@ def test_integers_stay() -> None:
     b = Builder(np.int32)
     c = b.node("MatMul", b.input("x", [2, 4]), b.constant(np.ones((4, 3)), np.int32))
     assert_stays(b.model(b.node("Mul", c, b.constant([2, 3, 4], np.int32))), "holds integers")
+
+
+@pytest.mark.parametrize("middle", ["c = MatMul(x, w)", "p = MatMul(x, w) c = Add(p, b)"])
+def test_a_constant_that_gives_the_result_its_rank_stays(middle: str) -> None:
+    text = f"""
+        g (float[3] x) => (float[1,2] y) {{
+            w = Constant<value = float[3,2] {{1, 2, 3, 4, 5, 6}}>()
+            b = Constant<value = float[2] {{1, 2}}>()
+            k = Constant<value = float[1,2] {{2, 3}}>()
+            {middle}
+            y = Mul(c, k)
+        }}"""
+    assert_stays(graph_model(text), "may raise the rank")
+
+
+@pytest.mark.parametrize("opset", [7, 9, 11])
+def test_a_gemm_without_bias_is_legal_at_its_opset(opset: int) -> None:
+    text = """
+        g (float[N,3] x) => (float[N,2] y) {
+            w = Constant<value = float[3,2] {1, 2, 3, 4, 5, 6}>()
+            z = Constant<value = float[2] {1, 1}>()
+            k = Constant<value = float[1] {2}>()
+            c = Gemm<beta = 0.0>(x, w, z)
+            y = Mul(c, k)
+        }"""
+    proto = graph_model(text, opset)
+    result = assert_folds(proto, Gemm=1)
+    onnx.checker.check_model(result)
+
+
+def test_a_weight_that_would_vanish_stays() -> None:
+    text = """
+        g (float[N,1,H,W] x) => (float[N,1,H,W] y) {
+            w = Constant<value = float[1,1,1,1] {1e-30}>()
+            k = Constant<value = float[1] {1e-20}>()
+            c = Conv(x, w)
+            y = Mul(c, k)
+        }"""
+    assert_stays(graph_model(text), "too small for float32")

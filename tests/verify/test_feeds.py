@@ -120,3 +120,19 @@ def _empty(path: Path) -> Path:
     folder = path / "empty"
     folder.mkdir()
     return folder
+
+
+def test_one_dim_name_is_one_size() -> None:
+    square = model("y = Relu(x)", "(float[N, N, 3] x) => (float[N, N, 3] y)")
+    assert all(f["x"].shape[0] == f["x"].shape[1] for f in generate_feeds(square))
+
+
+def test_ids_reach_beyond_the_first_rows() -> None:
+    made = model(
+        "y = Gather(table, ids)", "(int64[2, 16] ids) => (float[2, 16, 3] y)", table=np.zeros((200, 3), np.float32)
+    )
+    assert generate_feeds(made)[0]["ids"].max() > 50
+    small = model(
+        "y = Gather(table, ids)", "(int64[2, 16] ids) => (float[2, 16, 3] y)", table=np.zeros((2, 3), np.float32)
+    )
+    assert generate_feeds(small)[0]["ids"].max() == 1
