@@ -1,4 +1,4 @@
-"""What was decided at each place a rule looked at, and why. The report and decisions.json are made from these alone."""
+"""What was decided at each place a rule looked at, and why: what the report is made of."""
 
 from __future__ import annotations
 

@@ -71,7 +71,6 @@ class Region:
     Boundary inputs are the tensors that are read and not made inside; constants among them carry their values. A pair's
     second tensor may itself be a boundary input or a constant (``y = x``, folding). ``cone`` are nodes outside the change
     that compute what a rule read from the evaluator: they stand on both sides, cut where a tensor of known type enters.
-    ``reduction`` is the longest sum behind one output element (K of the rounding bound).
     """
 
     scope: Scope

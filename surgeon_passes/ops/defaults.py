@@ -24,7 +24,7 @@ def _kernel(view: NodeView) -> tuple[int, ...] | None:
     """Spatial kernel: written out, or the weight's trailing dims."""
     if view.has_attr("kernel_shape"):
         return tuple(view.attr("kernel_shape"))
-    weight = view.input(1)
+    weight = view.input(3 if view.op == "QLinearConv" else 1)
     shape = getattr(weight, "shape", None)
     if shape is None or not all(isinstance(d, int) for d in shape):
         return None
@@ -56,10 +56,12 @@ def _table() -> dict[tuple[str, str], Default]:
     found: dict[tuple[str, str], Default] = {("Transpose", "perm"): _reversed_perm}
     for op in ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv"):
         found[op, "kernel_shape"] = _kernel
-    for op in ("Conv", "ConvTranspose", "ConvInteger", "MaxPool", "AveragePool", "LpPool", "DeformConv"):
+    for op in ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool", "DeformConv"):
         found[op, "strides"] = _repeat(1)
         found[op, "dilations"] = _repeat(1)
         found[op, "pads"] = _repeat(0, 2)
+    found["MaxUnpool", "strides"] = _repeat(1)
+    found["MaxUnpool", "pads"] = _repeat(0, 2)
     found["ConvTranspose", "output_padding"] = _repeat(0)
     return found
 

@@ -90,6 +90,15 @@ def _redo(state: State, edits: list[tuple[Edit, Verdict]]) -> list[Edit]:
             edit.decision.status = CONFLICT
             edit.decision.reason = "it builds on a rewrite that was undone; tried again in the next sweep"
             state.decide(edit.decision)
+    if len(done) > 1:
+        state.index.sync_bodies()
+        whole = _checked(state, [[edit for edit, _ in done]])[0]
+        if whole.status == REFUTED:  # each is sound alone; together they are not
+            for edit, _ in reversed(done):
+                state.rewriter.journal.undo(edit)
+            for edit, _ in done:
+                _reject(state, edit, whole)
+            return []
     for edit, verdict in done:
         _accept(state, edit, verdict)
     return [edit for edit, _ in done]

@@ -1,4 +1,4 @@
-"""The report as text, from decisions alone."""
+"""The report as text, from a result's counts, checks and decisions."""
 
 from __future__ import annotations
 
