@@ -7,7 +7,7 @@ kind of graph; :class:`Extras` holds the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import onnx
@@ -286,8 +286,3 @@ def _copy_fields(source: Any, target: Any, without: Iterable[str]) -> None:
             held.MergeFrom(value)
         else:
             setattr(target, descriptor.name, value)
-
-
-def names_of(mapping: Mapping[str, Any]) -> str:
-    """Names for a message, in order."""
-    return ", ".join(f"'{name}'" for name in mapping) or "none"

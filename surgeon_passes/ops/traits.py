@@ -12,17 +12,7 @@ RANDOM = frozenset(
 )
 """Two of them are two draws: never folded, never merged."""
 
-DATA_DEPENDENT = frozenset({"NonZero", "NonMaxSuppression", "Unique", "Compress", "StringSplit", "TopK", "Range"})
-"""The size of an output may depend on the value of an input."""
-
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-
-LINEAR = frozenset(
-    {"Conv", "ConvTranspose", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool", "Add", "Sub", "Sum", "Neg",
-     "Identity", "Pad", "Transpose", "Reshape", "Slice", "Concat", "Split", "Squeeze", "Unsqueeze", "Expand",
-     "ReduceSum", "ReduceMean", "Flatten", "BatchNormalization"}
-)  # fmt: skip
-"""Affine in the data input when the other inputs are constant (BatchNormalization: in inference)."""
 
 SPATIAL = frozenset(
     {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "BatchNormalization", "InstanceNormalization"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, REFUTED, UNDONE, UNVERIFIED, VERIFIED, Decision
-from surgeon_passes.index import node_label
 from surgeon_passes.passes.state import State
 from surgeon_passes.region import Verdict
 from surgeon_passes.rules.journal import Edit, connected, region_of
@@ -127,8 +126,3 @@ def _reject(state: State, edit: Edit, verdict: Verdict) -> None:
 def _measure(decision: Decision, verdict: Verdict) -> None:
     if verdict.error is not None or verdict.tensor:
         decision.metrics = {**decision.metrics, "max_error": verdict.error, "tensor": verdict.tensor}
-
-
-def label(edit: Edit) -> str:
-    """How messages name an edit."""
-    return f"{edit.rule} at {node_label(edit.root)}"

@@ -51,7 +51,7 @@ class Emitter:
             if isinstance(line.value, Emit):
                 self.emit(line.value, [self.result(name) if name else gs.Variable.empty() for name in line.outputs])
             else:
-                self.done.results[line.outputs[0]] = self.operand(line.value, None)
+                self.done.results[line.outputs[0]] = self.operand(line.value)
         self.join()
         return self.done
 
@@ -178,19 +178,16 @@ class Emitter:
     # --- operands ----------------------------------------------------------------------------------------------------
 
     def operands(self, call: Emit, op: OpId) -> list[Any]:
-        raw: list[RewriteValue] = []
-        for arg in call.args:
-            raw.append(arg)
         found: list[Any] = []
-        for arg in raw:
+        for arg in call.args:
             if isinstance(arg, NameRef) and arg.variadic:
                 found += list(self.match._names[arg.name])
             else:
-                found.append(self.operand(arg, _Place(op, len(found))))
+                found.append(self.operand(arg))
         self.cast(op, found)
         return [self.constant(v, call, i) if isinstance(v, _New) else v for i, v in enumerate(found)]
 
-    def operand(self, value: RewriteValue, place: _Place | None) -> Any:
+    def operand(self, value: RewriteValue) -> Any:
         if isinstance(value, Emit):
             out = gs.Variable(self.index.unique_tensor_name(f"{self.base}_{_lower(value)}"))
             self.emit(value, [out])
@@ -292,12 +289,6 @@ class _New:
 
     name: str
     array: Any
-
-
-@dataclass(frozen=True)
-class _Place:
-    op: OpId
-    position: int
 
 
 def _lower(call: Emit) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -256,10 +256,6 @@ class Match(_Bound):
             return normalise_axis(int(axis), known)
         except ValueError as error:
             raise Decline(str(error)) from None
-
-    def all_leaves(self) -> Iterator[Leaf]:
-        for leaves in self.leaf_groups.values():
-            yield from leaves
 
 
 def plural(name: str) -> str:
