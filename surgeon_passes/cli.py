@@ -76,6 +76,7 @@ def parse_shapes(texts: tuple[str, ...]) -> dict[str, Any]:
 )
 @click.option("--end-check/--no-end-check", default=True, show_default=True, help="Run original and result at the end.")
 @click.option("--data", type=click.Path(), help="Real inputs: an npz, or a folder of npy.")
+@click.option("--allow-lossy-casts", is_flag=True, help="Let rules drop Casts that lose values.")
 @click.option("--max-bytes", default="1MiB", show_default=True, help="Bound on a folded constant.")
 @click.option("--max-iterations", default=10, show_default=True, type=click.IntRange(1))
 @click.option("--report", "report_file", type=click.Path(), help="Write the text report here too.")
@@ -116,6 +117,7 @@ def _optimize(
     mode: str,
     end_check: bool,
     data: str | None,
+    allow_lossy_casts: bool,
     max_bytes: str,
     max_iterations: int,
     report_file: str | None,
@@ -138,9 +140,8 @@ def _optimize(
         if place is not None and not dry_run:
             check_writable(place)
     passes = [Specialize(shapes)] if shapes else []
-    pipeline = Pipeline(
-        *passes, Fold(max_bytes=max_bytes), Rewrite(rules=own, skip=skip), Cleanup(), max_iterations=max_iterations
-    )
+    rewrite = Rewrite(rules=own, skip=skip, allow_lossy_casts=allow_lossy_casts)
+    pipeline = Pipeline(*passes, Fold(max_bytes=max_bytes), rewrite, Cleanup(), max_iterations=max_iterations)
     with _progress() as progress:
         result = pipeline.run(
             source, verify=Verify(mode=mode, data=data, end_check=end_check), registry=registry, progress=progress

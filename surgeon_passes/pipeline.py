@@ -132,6 +132,7 @@ def optimize(
     *,
     rules: Iterable[Rule] = (),
     skip: Iterable[str] = (),
+    allow_lossy_casts: bool = False,
     verify: Verify | str | None = None,
     max_iterations: int = 10,
     registry: Registry | None = None,
@@ -141,10 +142,11 @@ def optimize(
     """The default pipeline on a path, ModelProto or gs.Graph.
 
     ``shapes`` fixes input dims: ``{"images": [1, 3, 640, 640]}`` or ``{"images": {"N": 1}}``. ``rules`` are rules of one's
-    own, applied besides the installed ones; ``skip`` names rules or sets to leave out. Raises SurgeonError.
+    own, applied besides the installed ones; ``skip`` names rules or sets to leave out; ``allow_lossy_casts`` lets rules drop
+    Casts that lose values. Raises SurgeonError.
     """
     passes: list[Pass] = [Specialize(shapes)] if shapes else []
-    passes += [Fold(), Rewrite(rules=rules, skip=skip), Cleanup()]
+    passes += [Fold(), Rewrite(rules=rules, skip=skip, allow_lossy_casts=allow_lossy_casts), Cleanup()]
     return Pipeline(*passes, max_iterations=max_iterations).run(
         source, verify=verify, registry=registry, progress=progress, observers=observers
     )

@@ -113,3 +113,14 @@ def test_what_a_rewrite_touches_is_visited_again() -> None:
     result = Pipeline(Rewrite(rule), max_iterations=1).run(proto, registry=Registry())
     assert operators(result.proto) == ["Relu"]
     assert len(result.applied) == 20
+
+
+def test_a_rule_reads_what_the_user_allows() -> None:
+    def only_if_allowed(m: Match) -> Replacement:
+        if not m.options.allow_lossy_casts:
+            raise Decline("it loses values; --allow-lossy-casts permits it")
+        return Replacement()
+
+    rule = make("y = Abs(x)", "y = Max(x, Neg(x))", only_if_allowed, name="asks", sets=("one",), exactness="exact")
+    assert changed("one", rules=[rule]) == set()
+    assert changed("one", rules=[rule], allow_lossy_casts=True) == {"asks"}
