@@ -14,6 +14,7 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import Decision
+from surgeon_passes.dynamics import find_dynamic
 from surgeon_passes.errors import ModelError, SurgeonError, UsageError
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
@@ -224,6 +225,7 @@ class _Run:
             folder=self.folder,
             external=self.external,
             shapes=self.shapes,
+            dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
         )
 
     @property
