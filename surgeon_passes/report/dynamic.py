@@ -60,12 +60,13 @@ class Dynamic:
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicCounts:
+class FileCounts:
     """Of a model file. "Dynamic" is a tensor that has a dim without a fixed size, or no shape.
 
     ``computed``: by operator, nodes whose size argument is neither an initializer nor a Constant.
     """
 
+    initializers: int
     inputs: int
     outputs: int
     value_info: int
@@ -75,20 +76,22 @@ class DynamicCounts:
     computed: Counter[str]
 
 
-def count_dynamic(proto: onnx.ModelProto) -> DynamicCounts:
+def count_file(proto: onnx.ModelProto) -> FileCounts:
     """Count over the graph, its bodies and functions; overridable initializers are no inputs."""
     held = {t.name for t in proto.graph.initializer}
     computed: Counter[str] = Counter()
-    readers = dynamic = stated = 0
+    initializers = readers = dynamic = stated = 0
     for graph, constants in _graphs(proto):
         infos = list(getattr(graph, "value_info", ()))
+        initializers += len(getattr(graph, "initializer", ())) + len(getattr(graph, "sparse_initializer", ()))
         stated += len(infos)
         dynamic += sum(not is_static(v) for v in infos)
         for node in graph.node:
             readers += node.op_type in SHAPE_READERS and node.domain in ("", "ai.onnx")
             if node.op_type in COUNTED and _computes_size(node, constants):
                 computed[node.op_type] += 1
-    return DynamicCounts(
+    return FileCounts(
+        initializers=initializers,
         inputs=sum(not is_static(v) for v in proto.graph.input if v.name not in held),
         outputs=sum(not is_static(v) for v in proto.graph.output),
         value_info=dynamic,
