@@ -20,6 +20,7 @@ from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
 from surgeon_passes.model.importer import import_function
+from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.passes import Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
@@ -27,6 +28,7 @@ from surgeon_passes.report.counts import Counts, count
 from surgeon_passes.result import Result
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.values.dims import never_equal
 
 Source: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | gs.Graph | Model"
 MAX_GUILTY = 8
@@ -279,6 +281,7 @@ class _Run:
         iterations, converged = self.fixpoint(state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
+        state.notes += refine_outputs(state.graph, state.types.type_of, never_equal)
         return _Outcome(state, iterations, converged, export_model(state.model, state.types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
