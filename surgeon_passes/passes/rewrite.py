@@ -12,7 +12,7 @@ from typing import ClassVar
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import DECLINED, Decision
-from surgeon_passes.errors import RuleError, UsageError
+from surgeon_passes.errors import RuleError, UsageError, did_you_mean
 from surgeon_passes.index import node_label
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.base import Pass
@@ -23,6 +23,7 @@ from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match, Options
 from surgeon_passes.rules.matcher import Matcher, root_operators
 from surgeon_passes.rules.pattern import OpId
+from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
 
 DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
@@ -62,7 +63,7 @@ class Rewrite(Pass):
         if wrong is not None:
             raise UsageError(f"{wrong!r} is no rule: decorate a function with @surgeon_passes.rule, or name a set")
         object.__setattr__(self, "sets", names or (() if alone else DEFAULT_SETS))
-        object.__setattr__(self, "skip", tuple(skip))
+        object.__setattr__(self, "skip", (skip,) if isinstance(skip, str) else tuple(skip))
         object.__setattr__(self, "approximate", approximate)
         object.__setattr__(self, "allow_lossy_casts", allow_lossy_casts)
         object.__setattr__(self, "rules", tuple(own))
@@ -84,16 +85,20 @@ class Rewrite(Pass):
             remove_dead(state)
         return changed
 
+    def known_names(self, registry: Registry) -> set[str]:
+        """Rules, and sets of rules, that may be named."""
+        return registry.known_sets() | {r.name for r in (*registry, *self.rules)} | set(DEFAULT_SETS)
+
     def selected(self, state: State) -> list[Rule]:
         """The rules of this pass in their order. Raises UsageError for an unknown set or name."""
         registry = state.registry
-        known = registry.known_sets() | {r.name for r in registry} | set(DEFAULT_SETS)
+        known = self.known_names(registry)
         for name in (*self.sets, *self.skip):
-            if name not in known and name not in {r.name for r in self.rules}:
-                raise UsageError(f"no rule or set of rules is called '{name}' (sets: {', '.join(sorted(known))})")
+            if name not in known:
+                raise UsageError(f"no rule or set of rules is called '{name}'{did_you_mean(name, known)}")
         chosen = [r for r in registry.select(self.sets) if r.name not in {o.name for o in self.rules}]
         chosen += [r for r in self.rules if r not in chosen]
-        skip = set(self.skip)
+        skip = set(self.skip) | state.skip
         return [
             r
             for r in chosen

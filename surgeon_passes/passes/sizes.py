@@ -47,6 +47,7 @@ class Sizes(Pass):
     """
 
     name: ClassVar[str] = "sizes"
+    makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
         changed = False
