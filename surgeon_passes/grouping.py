@@ -60,13 +60,19 @@ def _group(
     inside = {id(n) for n in nodes}
     outer = {id(t): t.name for n in nodes for t in reads[id(n)] if _comes_from_outside(index, t, inside)}
     given = [t.name for n in nodes if n.op != "Constant" for t in n.outputs if t.name and _leaves(index, t, inside)]
-    count = sum(n.op != "Constant" for n in nodes)
-    return Group(name, kind, depth, count, tuple(outer.values()), tuple(given))
+    return Group(name, kind, depth, _size(nodes), tuple(outer.values()), tuple(given))
+
+
+def _size(nodes: Iterable[gs.Node]) -> int:
+    """Nodes without the Constants."""
+    return len([n for n in nodes if n.op != "Constant"])
 
 
 def _comes_from_outside(index: GraphIndex, tensor: gs.Tensor, inside: set[int]) -> bool:
     maker = index.producer(tensor)
-    return index.is_graph_input(tensor) if maker is None else maker.op != "Constant" and id(maker) not in inside
+    if maker is None:
+        return index.is_graph_input(tensor)
+    return bool(maker.op != "Constant") and id(maker) not in inside
 
 
 def _leaves(index: GraphIndex, tensor: gs.Tensor, inside: set[int]) -> bool:
@@ -94,11 +100,7 @@ def _modules(nodes: Iterable[gs.Node]) -> dict[str, list[gs.Node]]:
             if letter in SEPARATORS and place:
                 found.setdefault(node.name[:place], []).append(node)
     longer = {(len(found[name]), _parent(name)) for name in found}
-    large = {
-        name: held
-        for name, held in found.items()
-        if (len(held), name) not in longer and sum(n.op != "Constant" for n in held) >= SMALLEST
-    }
+    large = {name: held for name, held in found.items() if (len(held), name) not in longer and _size(held) >= SMALLEST}
     return large
 
 
@@ -119,7 +121,7 @@ class _Region:
     nodes: list[gs.Node]
 
     def is_small(self) -> bool:
-        return sum(n.op != "Constant" for n in self.nodes) < SMALLEST
+        return _size(self.nodes) < SMALLEST
 
 
 def _regions(index: GraphIndex, order: Sequence[gs.Node], reads: dict[int, list[gs.Tensor]]) -> list[list[gs.Node]]:
@@ -215,6 +217,8 @@ class _Flow:
         return found
 
     def meet(self, a: int, b: int) -> int:
+        if not a or not b:
+            return 0
         while a != b:
             if self.depth[a] < self.depth[b]:
                 a, b = b, a

@@ -59,7 +59,9 @@ def assert_untouched(before: onnx.ModelProto, after: onnx.ModelProto, *untouched
 
 
 def test_without_it_everything_is_merged() -> None:
-    assert operators(optimized(blocks())) == ["Conv", "Conv", "Conv"] or len(optimized(blocks()).graph.node) <= 3
+    after = optimized(blocks())
+    assert set(operators(after)) == {"Conv"}
+    assert "a.drop" not in names(after)
 
 
 @pytest.mark.parametrize("pattern", ["b.norm", "b.n*", "b.[m-n]o*"])
@@ -137,7 +139,7 @@ g (float[2] x) => (float[2] y) <bool c = {1}>
 
 def test_an_if_that_holds_a_kept_node_is_not_inlined() -> None:
     proto = model(IF)
-    assert operators(optimized(proto)) == ["Relu"] or "If" not in operators(optimized(proto))
+    assert "If" not in operators(optimized(proto))
     after = optimized(proto, keep=["other"])
     assert operators(after) == ["If"]
 

@@ -5,5 +5,6 @@ a name, gets a symbol of its own, and the types are worked out anew: the symbols
 """
 
 from surgeon_passes.dynamics.finder import find_dynamic
+from surgeon_passes.dynamics.knowledge import Knowledge, knowledge
 
-__all__ = ["find_dynamic"]
+__all__ = ["Knowledge", "find_dynamic", "knowledge"]

@@ -31,7 +31,7 @@ def find_dynamic(index: GraphIndex, types: TypeMap, evaluator: Evaluator) -> Dyn
     """What is not static in the graph as it stands, and why. Node lists must be in order (:meth:`GraphIndex.sync`)."""
     if _is_static(index, types):
         return Dynamic()
-    return _Finder(index, types, evaluator).find()
+    return Finder(index, types, evaluator).find()
 
 
 def _is_static(index: GraphIndex, types: TypeMap) -> bool:
@@ -42,7 +42,7 @@ def _is_static(index: GraphIndex, types: TypeMap) -> bool:
     return all(types.type_of(t).is_static for t in (*index.graph.inputs, *made))
 
 
-class _Finder:
+class Finder:
     def __init__(self, index: GraphIndex, types: TypeMap, evaluator: Evaluator) -> None:
         self.index = index
         self.base = evaluator
