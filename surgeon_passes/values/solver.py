@@ -1,7 +1,7 @@
 """The demand-driven core under :class:`Evaluator` and :class:`TypeMap`: values and types ask for each other.
 
 A task computes the values, or the types, of one node's outputs. It runs; where it needs what is not there yet it is
-postponed (:class:`_Missing`), what it needs is put on the stack, and it runs again. So nothing recurses, however deep the
+postponed (:class:`Missing`), what it needs is put on the stack, and it runs again. So nothing recurses, however deep the
 graph, and every answer, unknown included, is computed once.
 """
 
@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 FAILURES = (ArithmeticError, ValueError, IndexError, TypeError, MemoryError, ModelError)
 """What a node that is no good, or a shape that cannot be, makes a handler raise: the answer then is unknown."""
 
-_Task = tuple[str, gs.Node]
+Task = tuple[str, gs.Node]
 _UNKNOWN_TYPE = TensorType()
 
 
-class _Missing(Exception):
-    def __init__(self, tasks: list[_Task]) -> None:
+class Missing(Exception):
+    def __init__(self, tasks: list[Task]) -> None:
         self.tasks = tasks
 
 
@@ -83,7 +83,7 @@ class Solver:
         assert answer is not None
         return answer[0]
 
-    def _run_all(self, goal: _Task) -> None:
+    def _run_all(self, goal: Task) -> None:
         stack = [goal]
         try:
             while stack:
@@ -93,7 +93,7 @@ class Solver:
                     continue
                 try:
                     self._run(kind, node)
-                except _Missing as missing:
+                except Missing as missing:
                     self._waiting.add((kind, id(node)))
                     stack.extend(missing.tasks)
                 else:
@@ -134,7 +134,7 @@ class Solver:
             else:
                 missing.append((kind, node))
         if missing:
-            raise _Missing(missing)
+            raise Missing(missing)
         return answers
 
     def _lookup(self, kind: str, tensor: gs.Tensor) -> tuple[Any] | None:
