@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
-    from surgeon_passes.passes import Cleanup, Fold, Pass, Rewrite, Specialize, Verify
+    from surgeon_passes.passes import Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize, Verify
     from surgeon_passes.pipeline import Pipeline, optimize
     from surgeon_passes.region import Exactness, Tolerances
     from surgeon_passes.result import Result
@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "decisions": ("Decision",),
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
-    "passes": ("Cleanup", "Fold", "Pass", "Rewrite", "Specialize", "Verify"),
+    "passes": ("Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "Verify"),
     "pipeline": ("Pipeline", "optimize"),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
@@ -45,6 +45,7 @@ __all__ = [
     "Cleanup",
     "Decision",
     "Decline",
+    "Duplicates",
     "Evaluator",
     "Exactness",
     "Fold",
@@ -60,6 +61,7 @@ __all__ = [
     "Rewrite",
     "Rule",
     "RuleError",
+    "Sizes",
     "Specialize",
     "SurgeonError",
     "Tolerances",

@@ -124,8 +124,8 @@ def _optimize(
     force: bool,
 ) -> int:
     from surgeon_passes.model.files import check_writable
-    from surgeon_passes.passes import Cleanup, Fold, Rewrite, Specialize, Verify
-    from surgeon_passes.pipeline import Pipeline, load
+    from surgeon_passes.passes import Verify
+    from surgeon_passes.pipeline import Pipeline, default_passes, load
     from surgeon_passes.rules.registry import Registry
 
     source = _embedded() if model is None else load(model)
@@ -137,10 +137,8 @@ def _optimize(
     for place in (output, report_file):
         if place is not None and not dry_run:
             check_writable(place)
-    passes = [Specialize(shapes)] if shapes else []
-    pipeline = Pipeline(
-        *passes, Fold(max_bytes=max_bytes), Rewrite(rules=own, skip=skip), Cleanup(), max_iterations=max_iterations
-    )
+    passes = default_passes(shapes, rules=own, skip=skip, max_bytes=max_bytes)
+    pipeline = Pipeline(*passes, max_iterations=max_iterations)
     with _progress() as progress:
         result = pipeline.run(
             source, verify=Verify(mode=mode, data=data, end_check=end_check), registry=registry, progress=progress

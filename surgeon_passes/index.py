@@ -174,6 +174,10 @@ class GraphIndex:
         """Live nodes of one scope in graph order."""
         return [r.node for r in self._sorted_members(scope)]
 
+    def ordered(self, scope: Scope) -> list[gs.Node]:
+        """Live nodes of one scope, each after what it reads; in graph order where that is legal."""
+        return self._sorted(self._sorted_members(scope), self._captures())
+
     def is_live(self, node: gs.Node) -> bool:
         record = self._records.get(id(node))
         return record is not None and record.live

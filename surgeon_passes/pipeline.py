@@ -19,7 +19,7 @@ from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
 from surgeon_passes.model.importer import import_function
-from surgeon_passes.passes import Cleanup, Fold, Pass, Rewrite, Specialize
+from surgeon_passes.passes import Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
 from surgeon_passes.report.counts import Counts, count
@@ -36,7 +36,7 @@ class Pipeline:
     """Passes in order. Those that run once come first; the others repeat until nothing changes."""
 
     def __init__(self, *passes: Pass, max_iterations: int = 10) -> None:
-        self.passes = passes or (Fold(), Rewrite(), Cleanup())
+        self.passes = passes or default_passes()
         self.max_iterations = max_iterations
 
     def run(
@@ -126,6 +126,18 @@ def _load(source: str | os.PathLike[str] | onnx.ModelProto | gs.Graph) -> Model:
     return import_model(read_proto(path), path, os.path.dirname(os.path.abspath(path)))
 
 
+def default_passes(
+    shapes: Mapping[str, Shape] | None = None,
+    *,
+    rules: Iterable[Rule] = (),
+    skip: Iterable[str] = (),
+    max_bytes: int | str = "1MiB",
+) -> tuple[Pass, ...]:
+    """The passes of the default pipeline; Specialize among them where there are ``shapes``."""
+    first: tuple[Pass, ...] = (Specialize(shapes),) if shapes else ()
+    return (*first, Fold(max_bytes=max_bytes), Rewrite(rules=rules, skip=skip), Sizes(), Duplicates(), Cleanup())
+
+
 def optimize(
     source: Source,
     shapes: Mapping[str, Shape] | None = None,
@@ -143,8 +155,7 @@ def optimize(
     ``shapes`` fixes input dims: ``{"images": [1, 3, 640, 640]}`` or ``{"images": {"N": 1}}``. ``rules`` are rules of one's
     own, applied besides the installed ones; ``skip`` names rules or sets to leave out. Raises SurgeonError.
     """
-    passes: list[Pass] = [Specialize(shapes)] if shapes else []
-    passes += [Fold(), Rewrite(rules=rules, skip=skip), Cleanup()]
+    passes = default_passes(shapes, rules=rules, skip=skip)
     return Pipeline(*passes, max_iterations=max_iterations).run(
         source, verify=verify, registry=registry, progress=progress, observers=observers
     )

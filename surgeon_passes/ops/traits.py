@@ -14,6 +14,9 @@ RANDOM = frozenset(
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
+QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+"""Runtimes find quantised operators by these around them."""
+
 SPATIAL = frozenset(
     {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "BatchNormalization", "InstanceNormalization"}
 )

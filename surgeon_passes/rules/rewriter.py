@@ -160,11 +160,13 @@ class Rewriter:
         replaced: Iterable[tuple[gs.Tensor, gs.Tensor]],
         exactness: Exactness,
         reads: Iterable[gs.Tensor] = (),
+        beside: Iterable[gs.Node] = (),
         key: frozenset[int] | None = None,
     ) -> Edit:
         """An edit with everything that moving its results entails; :meth:`Journal.apply` carries it out.
 
         ``replaced`` are (result before, tensor that stands for it now); equal where a new node makes the same tensor.
+        ``beside`` are nodes that stay and make what stands for a result now: verification needs them.
         Raises Decline where a result and what replaces it both are interface.
         """
         scope = self.index.scope(root)
@@ -191,7 +193,7 @@ class Rewriter:
             graph_outputs=tuple(moves.graph_outputs),
             pairs=tuple(pairs),
             touched=tuple(moves.touched.values()),
-            cone=tuple(NodeImage.of(n) for n in self.behind(reads, (*removed, *new))),
+            cone=tuple(NodeImage.of(n) for n in (*self.behind(reads, (*removed, *new)), *beside)),
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )

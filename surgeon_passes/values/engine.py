@@ -162,16 +162,18 @@ class Evaluator:
         scope = self.index.scope(node)
         if domain not in ("", "ai.onnx.ml") or schema(node.op, scope.opset(domain), domain) is None:
             return False
-        if node.op in CONTROL_FLOW or node.op in _NEVER_FOLDED or is_random(node.op):
+        if node.op in CONTROL_FLOW or node.op in _NEVER_FOLDED:
             return False
         if any(True for _ in subgraphs(node)) or any(isinstance(v, gs.Node.AttributeRef) for v in node.attrs.values()):
             return False
-        if self._draws(node):
+        if self.draws(node):
             return False
         return all(self.types.type_of(t).kind == "tensor" for t in (*node.inputs, *node.outputs) if t.name)
 
-    def _draws(self, node: gs.Node) -> bool:
-        """Dropout and BatchNormalization while they train."""
+    def draws(self, node: gs.Node) -> bool:
+        """Whether it gives something else each time: random operators, Dropout and BatchNormalization while they train."""
+        if is_random(node.op):
+            return True
         if node.op == "BatchNormalization":
             return bool(node.attrs.get("training_mode", 0)) or len(node.outputs) > 1
         if node.op != "Dropout":

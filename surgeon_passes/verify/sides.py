@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import node_label, subgraphs
-from surgeon_passes.model.constants import array_of
+from surgeon_passes.model.keys import Keys
 from surgeon_passes.ops.traits import is_random
 from surgeon_passes.region import NodeImage, Region, TensorType, Types
-from surgeon_passes.verify.bounds import elem_type
 
 _READS_TYPE = ("Shape", "Size")
 
@@ -221,7 +218,7 @@ class Fingerprints:
     """Keys that are equal for regions of equal structure, attributes, types and constants."""
 
     def __init__(self) -> None:
-        self._constants: dict[int, tuple[Any, ...]] = {}
+        self._keys = Keys()
 
     def of(self, sides: Sides) -> tuple[Any, ...] | None:
         """A hashable key; None for a region with bodies, which is checked for itself."""
@@ -235,38 +232,16 @@ class Fingerprints:
             tuple(self._images(sides.after, sides.names[1])),
             tuple((sides.names[0].get(id(b)), sides.names[1].get(id(a))) for b, a in region.outputs),
             tuple((t.dtype, t.kind, None if t.shape is None else tuple(map(str, t.shape))) for t in sides.input_types),
-            tuple(map(self._constant, sides.constants)),
+            tuple(map(self._keys.constant, sides.constants)),
         )
 
     def _images(self, images: Iterable[NodeImage], names: dict[int, str]) -> Iterator[tuple[Any, ...]]:
         for image in images:
             node = image.node
-            attrs = tuple(sorted((k, self._attribute(v)) for k, v in node.attrs.items())) if node.attrs else ()
             yield (
                 node.op,
                 node.domain or "",
                 tuple(names[id(t)] if t.name else "" for t in image.inputs),
                 tuple(names[id(t)] if t.name else "" for t in image.outputs),
-                attrs,
+                self._keys.attributes(node),
             )
-
-    def _attribute(self, value: Any) -> str:
-        if isinstance(value, gs.Constant):
-            return repr(self._constant(value))
-        if isinstance(value, np.ndarray):
-            return repr(_array_key(value))
-        return f"{type(value).__name__} {value!r}"
-
-    def _constant(self, constant: gs.Constant) -> tuple[Any, ...]:
-        key = self._constants.get(id(constant))
-        if key is None:
-            key = self._constants[id(constant)] = (elem_type(constant), *_array_key(array_of(constant)))
-        return key
-
-
-def _array_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    if array.dtype == object:
-        return ("object", array.shape, repr(array.tolist()))
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    content = data.tobytes() if data.nbytes <= 32 else hashlib.blake2b(data.data, digest_size=16).digest()
-    return (array.dtype.str, array.shape, content)

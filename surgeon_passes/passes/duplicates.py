@@ -1,0 +1,99 @@
+"""Equal nodes on equal operands are computed once (common subexpressions)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import Scope, subgraphs
+from surgeon_passes.model.keys import Key, Keys
+from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.traits import CONTROL_FLOW, QUANTIZATION
+from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.edits import make_edit
+from surgeon_passes.passes.settle import settle
+from surgeon_passes.passes.state import State, remove_dead
+from surgeon_passes.rules.journal import Edit
+
+RULE = "merge_duplicate_nodes"
+SMALL = 1 << 12
+"""Bytes up to which two constants are compared by what they hold; beyond, they must be the same tensor."""
+
+
+@dataclass(frozen=True)
+class Duplicates(Pass):
+    """Nodes of one graph with the same operator, attributes and operands become one.
+
+    Never random operators, nodes that hold bodies, calls of functions, or operators of custom domains: whether two of
+    those give the same is not known. Nor QuantizeLinear and DequantizeLinear: runtimes look for one pair at each operator.
+    """
+
+    name: ClassVar[str] = "duplicates"
+
+    def run(self, state: State) -> bool:
+        edits: list[Edit] = []
+        for scope in state.index.scopes:
+            edits += _merge(state, scope)
+        if not edits or not settle(state, edits):
+            return False
+        remove_dead(state)
+        return True
+
+
+def _merge(state: State, scope: Scope) -> list[Edit]:
+    edits = []
+    for group in _groups(state, scope):
+        kept = next((n for n in group if any(state.index.is_output(t) for t in n.outputs)), group[0])
+        for node in group:
+            if node is kept or any(state.index.is_output(t) for t in node.outputs):
+                continue
+            pairs = [(old, now) for old, now in zip(node.outputs, kept.outputs, strict=True) if old.name]
+            edit = make_edit(state, RULE, node, pairs, removed=[node], beside=[kept])
+            if edit is not None:
+                edits.append(edit)
+    return edits
+
+
+def _groups(state: State, scope: Scope) -> list[list[gs.Node]]:
+    """Nodes that compute the same, in order: operands are compared by number, so that equal chains meet whole."""
+    keys = Keys()
+    numbers: dict[Key, list[gs.Node]] = {}
+    same_as: dict[int, gs.Tensor] = {}
+
+    def operand(tensor: gs.Tensor) -> Key:
+        if not tensor.name:
+            return ()
+        if (
+            isinstance(tensor, gs.Constant)
+            and not state.index.is_graph_input(tensor)
+            and tensor._values.nbytes <= SMALL
+        ):
+            return ("constant", *keys.constant(tensor))
+        return (id(same_as.get(id(tensor), tensor)),)
+
+    for node in state.index.ordered(scope):
+        if not _may_merge(state, scope, node):
+            continue
+        key = (
+            domain_of(node.domain),
+            node.op,
+            keys.attributes(node),
+            tuple(map(operand, node.inputs)),
+            tuple(bool(t.name) for t in node.outputs),
+        )
+        group = numbers.setdefault(key, [])
+        group.append(node)
+        same_as.update((id(t), first) for t, first in zip(node.outputs, group[0].outputs, strict=True))
+    return [group for group in numbers.values() if len(group) > 1]
+
+
+def _may_merge(state: State, scope: Scope, node: gs.Node) -> bool:
+    if domain_of(node.domain) not in ("", "ai.onnx.ml") or not node.outputs or node.op == "Constant":
+        return False
+    if any(f.name == node.op and domain_of(f.domain) == domain_of(node.domain) for f in state.graph.functions):
+        return False
+    if node.op in CONTROL_FLOW or node.op in QUANTIZATION or any(True for _ in subgraphs(node)):
+        return False
+    return not state.evaluator.draws(node)

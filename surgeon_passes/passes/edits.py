@@ -1,0 +1,52 @@
+"""Edits that passes make themselves, without a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import APPLIED, DECLINED, Decision
+from surgeon_passes.index import node_label
+from surgeon_passes.passes.state import State
+from surgeon_passes.region import Exactness
+from surgeon_passes.rules.journal import Edit
+from surgeon_passes.rules.rule import Decline
+
+
+def make_edit(
+    state: State,
+    rule: str,
+    root: gs.Node,
+    replaced: Iterable[tuple[gs.Tensor, gs.Tensor]],
+    *,
+    removed: Sequence[gs.Node],
+    added: Sequence[gs.Node] = (),
+    reads: Iterable[gs.Tensor] = (),
+    beside: Iterable[gs.Node] = (),
+) -> Edit | None:
+    """Apply one exact edit, to be settled; None where it is banned, was refuted before, or is declined (and recorded)."""
+    decision = Decision(rule, state.index.scope(root).path, node_label(root), APPLIED, nodes=(node_label(root),))
+    if not state.may_edit() or (rule, decision.graph, decision.root) in state.banned:
+        return None
+    if (rule, frozenset(id(n) for n in removed)) in state.refuted:
+        return None
+    try:
+        edit = state.rewriter.edit(
+            rule=rule,
+            root=root,
+            decision=decision,
+            removed=removed,
+            added=added,
+            replaced=replaced,
+            exactness=Exactness.EXACT,
+            reads=reads,
+            beside=beside,
+        )
+    except Decline as error:
+        decision.status, decision.reason = DECLINED, str(error)
+        state.decide(decision, root)
+        return None
+    state.rewriter.journal.apply(edit)
+    state.made.append(decision)
+    return edit

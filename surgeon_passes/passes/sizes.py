@@ -1,0 +1,291 @@
+"""What computes sizes, written anew from the shapes of tensors that are there, where that takes fewer nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import Scope, node_label
+from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.edits import make_edit
+from surgeon_passes.passes.settle import settle
+from surgeon_passes.passes.state import State, remove_dead
+from surgeon_passes.rules.journal import Edit
+from surgeon_passes.values import Partial
+from surgeon_passes.values.dims import type_shape
+from surgeon_passes.values.expressions import (
+    MAX_LENGTH,
+    Apply,
+    Const,
+    Expression,
+    Join,
+    Pick,
+    Planner,
+    Scalar,
+    ShapeOf,
+    Source,
+    Vector,
+    complete,
+    nodes_of,
+)
+
+RULE = "share_sizes"
+_READS_TYPE = ("Shape", "Size")
+
+
+@dataclass(frozen=True)
+class Sizes(Pass):
+    """Size vectors that stay symbolic are computed from as few nodes as can be found, each once.
+
+    A vector such as ``[N, 8, H // 2]`` comes straight from the Shape of a tensor that has it, from slices of Shapes joined
+    with constants, or from one elementwise operator on a Shape. Written anew only where fewer nodes result.
+    """
+
+    name: ClassVar[str] = "sizes"
+
+    def run(self, state: State) -> bool:
+        changed = False
+        for scope in state.index.scopes:
+            edits = _Scope(state, scope).edits()
+            if edits and settle(state, edits):
+                changed = True
+        if changed:
+            remove_dead(state)
+        return changed
+
+
+@dataclass(eq=False)
+class _Demand:
+    """A size tensor that something reads for its value: a Reshape, a Range, the model's user."""
+
+    tensor: gs.Tensor
+    vector: Vector
+    scalar: bool
+    rank: int
+    """of the first node that reads it: sources come before"""
+    behind: set[int] = field(default_factory=set)
+    """ids of the nodes that compute it"""
+    expression: Expression | None = None
+
+
+class _Scope:
+    def __init__(self, state: State, scope: Scope) -> None:
+        self.state = state
+        self.index = state.index
+        self.scope = scope
+        self.order = self.index.ordered(scope)
+        self.ranks = {id(n): k for k, n in enumerate(self.order)}
+        self.sizes: dict[int, bool] = {}
+
+    def edits(self) -> list[Edit]:
+        demands = list(self.demands())
+        groups = _groups(demands)
+        while groups:
+            self.plan([d for group in groups for d in group])
+            good = [group for group in groups if self.gain(group) > 0]
+            if len(good) == len(groups):
+                break
+            groups = good
+        made = [self.edit(d) for group in groups for d in group]
+        return [e for e in made if e is not None]
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def demands(self) -> Iterator[_Demand]:
+        for node in self.order:
+            if not self.is_size(node):
+                continue
+            named = [t for t in node.outputs if t.name]
+            if len(named) != 1:
+                continue
+            demand = self.demand(named[0])
+            if demand is not None:
+                yield demand
+
+    def demand(self, tensor: gs.Tensor) -> _Demand | None:
+        readers = [n for n in self.index.consumers(tensor) if not self.is_size(n)]
+        value = self.state.evaluator.value(tensor)
+        if not isinstance(value, Partial) or value.dtype != np.int64 or len(value.shape) > 1:
+            return None
+        if not readers and not self.index.is_output(tensor):
+            return None
+        vector = complete(value.dims())
+        if vector is None or len(vector) > MAX_LENGTH:
+            return None
+        ranks = [self.ranks[id(n)] for n in readers if id(n) in self.ranks]
+        rank = min(ranks, default=len(self.order)) if len(ranks) == len(readers) else -1
+        if rank < 0:
+            return None  # read in a body: left as it is
+        return _Demand(tensor, vector, not value.shape, rank, self.behind(tensor))
+
+    def is_size(self, node: gs.Node) -> bool:
+        """Whether every result is a small integer vector or scalar whose elements are all known or symbolic."""
+        held = self.sizes.get(id(node))
+        if held is None:
+            held = self.sizes[id(node)] = self._is_size(node)
+        return held
+
+    def _is_size(self, node: gs.Node) -> bool:
+        if domain_of(node.domain) or not any(t.name for t in node.outputs):
+            return False
+        for tensor in node.outputs:
+            value = self.state.evaluator.value(tensor) if tensor.name else None
+            if tensor.name and not (isinstance(value, Partial) and complete(value.dims()) is not None):
+                return False
+        return True
+
+    def behind(self, tensor: gs.Tensor) -> set[int]:
+        found: set[int] = set()
+        todo = [tensor]
+        while todo:
+            node = self.index.producer(todo.pop())
+            if node is None or id(node) in found or not self.is_size(node):
+                continue
+            found.add(id(node))
+            if node.op not in _READS_TYPE:
+                todo.extend(t for t in node.inputs if t.name)
+        return found
+
+    # --- what could be -----------------------------------------------------------------------------------------------
+
+    def plan(self, demands: list[_Demand]) -> None:
+        """Give each demand its cheapest expression, those before it taken as made."""
+        planner = Planner(self.scope.opset(""))
+        sources = self.sources()
+        waiting = next(sources, None)
+        for demand in sorted(demands, key=lambda d: d.rank):
+            while waiting is not None and waiting[0] < demand.rank:
+                planner.add(waiting[1])
+                waiting = next(sources, None)
+            demand.expression = planner.plan(demand.vector, demand.scalar)
+            if demand.expression is not None:
+                planner.have |= nodes_of(demand.expression)
+
+    def gain(self, group: list[_Demand]) -> int:
+        """Nodes that would be saved; 0 where a demand has no expression."""
+        behind: set[int] = set().union(*(d.behind for d in group))
+        new: set[Expression] = set()
+        for demand in group:
+            if demand.expression is None:
+                return 0
+            new |= nodes_of(demand.expression)
+        return len(behind) - len(new)
+
+    def sources(self) -> Iterator[tuple[int, Source]]:
+        """(rank of its maker, source) in graph order; inputs first, numbered as :meth:`tensor` finds them."""
+        self.tensors: list[gs.Tensor] = []
+        for tensor in self.scope.graph.inputs:
+            yield from self.source(-1, tensor, 0, True)
+        for rank, node in enumerate(self.order):
+            if self.is_size(node):
+                continue
+            for tensor in node.outputs:
+                if tensor.name:
+                    readers = self.index.consumers(tensor)
+                    asked = any(r.op == "Shape" for r in readers)
+                    shared = self.index.is_output(tensor) or sum(r.op != "Shape" for r in readers) > 1
+                    yield from self.source(rank, tensor, 1 if shared else 2 if asked else 3, asked)
+
+    def source(self, rank: int, tensor: gs.Tensor, preference: int, is_anchor: bool) -> Iterator[tuple[int, Source]]:
+        """The source that ``tensor`` is: any of its dims may be unknown, then it is found by the others only."""
+        entry = self.state.types.type_of(tensor)
+        shape = type_shape(entry)
+        if entry.kind == "tensor" and shape is not None and not all(isinstance(d, int) for d in shape):
+            self.tensors.append(tensor)
+            yield rank, Source(len(self.tensors) - 1, shape, preference, is_anchor)
+
+    # --- writing it down ---------------------------------------------------------------------------------------------
+
+    def edit(self, demand: _Demand) -> Edit | None:
+        root = self.index.producer(demand.tensor)
+        assert root is not None and demand.expression is not None
+        emitter = _Emitter(self, node_label(root), str(demand.tensor.name))
+        result = emitter.emit(demand.expression)
+        if self.index.is_output(demand.tensor):
+            result = emitter.as_output(demand.tensor)
+        return make_edit(
+            self.state,
+            RULE,
+            root,
+            [(demand.tensor, result)],
+            removed=[root],
+            added=emitter.nodes,
+            reads=[t for t in root.inputs if t.name],
+        )
+
+
+def _groups(demands: list[_Demand]) -> list[list[_Demand]]:
+    """Demands that share nodes belong together: those nodes go when all of them are written anew."""
+    owner: dict[int, list[_Demand]] = {}
+    groups: dict[int, list[_Demand]] = {}
+    for demand in demands:
+        joined = [demand]
+        for held in {id(owner[k]): owner[k] for k in demand.behind if k in owner}.values():
+            joined += held
+            groups.pop(id(held), None)
+        groups[id(joined)] = joined
+        for member in joined:
+            owner.update(dict.fromkeys(member.behind, joined))
+    return list(groups.values())
+
+
+class _Emitter:
+    """New nodes for an expression, operands before their readers."""
+
+    def __init__(self, scope: _Scope, label: str, base: str) -> None:
+        self.scope = scope
+        self.index = scope.index
+        self.base = base
+        self.nodes: list[gs.Node] = []
+        self.made: dict[Expression, gs.Tensor] = {}
+
+    def emit(self, expression: Expression) -> gs.Tensor:
+        if expression not in self.made:
+            self.made[expression] = self.new(expression)
+        return self.made[expression]
+
+    def as_output(self, tensor: gs.Tensor) -> gs.Tensor:
+        """Let the last node make ``tensor``, which the model gives out."""
+        list.__setitem__(self.nodes[-1].outputs, 0, tensor)
+        return tensor
+
+    def new(self, expression: Expression) -> gs.Tensor:
+        match expression:
+            case Const(values=values, scalar=scalar):
+                return self.constant(values[0] if scalar else values)
+            case ShapeOf(source=source, start=start, end=end, whole=whole):
+                attrs = {} if whole else {"start": start, "end": end}
+                return self.node("Shape", [self.scope.tensors[source]], attrs, (end - start,))
+            case Pick(vector=vector, places=places, scalar=scalar):
+                indices = self.constant(places[0] if scalar else places)
+                return self.node("Gather", [self.emit(vector), indices], {"axis": 0}, () if scalar else (len(places),))
+            case Join(parts=parts):
+                tensors = [self.emit(p) for p in parts]
+                return self.node("Concat", tensors, {"axis": 0}, (sum(int(t.shape[0]) for t in tensors),))
+            case Apply(op=op, first=first, second=second):
+                a, b = self.emit(first), self.emit(second)
+                return self.node(op, [a, b], {}, tuple(a.shape))
+            case Scalar(vector=vector):
+                return self.squeeze(self.emit(vector))
+
+    def squeeze(self, tensor: gs.Tensor) -> gs.Tensor:
+        if self.scope.scope.opset("") < 13:
+            return self.node("Squeeze", [tensor], {"axes": [0]}, ())
+        return self.node("Squeeze", [tensor, self.constant((0,))], {}, ())
+
+    def constant(self, values: Any) -> gs.Constant:
+        return gs.Constant(self.index.unique_tensor_name(f"{self.base}.size"), np.array(values, np.int64))
+
+    def node(self, op: str, inputs: Iterable[gs.Tensor], attrs: dict[str, Any], shape: tuple[int, ...]) -> gs.Tensor:
+        name = self.index.unique_tensor_name(f"{self.base}.{op.lower()}")
+        result = gs.Variable(name, np.dtype(np.int64), list(shape))
+        node = gs.Node(op, self.index.unique_node_name(name), attrs)
+        list.extend(node.inputs, inputs)
+        list.append(node.outputs, result)
+        self.nodes.append(node)
+        return result
