@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from surgeon_passes import Operand
+from surgeon_passes import Decline, Operand
+from surgeon_passes.values import Partial, static_target
 
 Dims = Sequence[Any]
 INT64_MAX = 2**63 - 1
@@ -44,3 +45,21 @@ def places(axes: Iterable[int], rank: int | None) -> set[int] | None:
     if rank is None:
         return set(found) if all(a >= 0 for a in found) else None
     return {a % rank for a in found}
+
+
+def reshape_target(x: Operand, y: Operand) -> Any:
+    """A constant Reshape target that makes y's shape of x, int64 [rank]. Raises Decline where none says it.
+
+    Known dims are written out, one that x has at the same place is 0, one other may be -1.
+    """
+    shape = y.shape
+    if shape is None:
+        raise Decline(f"the rank of '{y.name}' is unknown")
+    if any(isinstance(d, int) and d == 0 for d in shape):
+        raise Decline(f"'{y.name}' is empty")
+    wanted = np.empty(len(shape), object)
+    wanted[:] = shape
+    target = static_target(x.shape, Partial(wanted, np.dtype(np.int64)), allowzero=False)
+    if target is None:
+        raise Decline(f"more than one dim of '{y.name}' is not known")
+    return np.array(target, np.int64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
-from surgeon_passes.patterns._dims import Dims, ints, same, same_elements
 from surgeon_passes.values import static_target
+
+from ._dims import Dims, ints, same, same_elements
 
 
 @rule(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
-from surgeon_passes.patterns._dims import FAR, INT64_MAX, ints
+
+from ._dims import FAR, INT64_MAX, ints
 
 
 @rule(

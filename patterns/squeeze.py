@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
-from surgeon_passes.patterns._dims import ints, places
+
+from ._dims import ints, places
 
 
 @rule(
