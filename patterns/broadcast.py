@@ -110,6 +110,7 @@ def _fills(dim: Any, wide: Any) -> bool:
     exactness="exact",
     sets=("shape",),
     opset=(8, None),
+    recursive=True,
 )
 def absorb_expand(m: Match) -> Replacement:
     """An Expand, or a Tile of axes of size 1, before an operator that broadcasts goes where the other operand is as large.
@@ -151,6 +152,7 @@ def absorb_expand(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     opset=(9, None),
+    recursive=True,
 )
 def absorb_expand_in_where(m: Match) -> Replacement:
     """An Expand, or a Tile of axes of size 1, before a Where goes where the other operands are as large.
@@ -191,6 +193,7 @@ def absorb_expand_in_where(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     opset=(8, None),
+    recursive=True,
 )
 def absorb_expand_of_indices(m: Match) -> Replacement:
     """An Expand of indices into a table goes where what the rows are added to is as large.
@@ -248,6 +251,7 @@ def absorb_expand_of_indices(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     opset=(8, None),
+    recursive=True,
 )
 def sink_expand(m: Match) -> Replacement:
     """An Expand or Tile moves behind an operator that works on each element by itself.
@@ -284,6 +288,7 @@ def sink_expand(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     opset=(8, None),
+    recursive=True,
 )
 def sink_expand_past_number(m: Match) -> Replacement:
     """An Expand or Tile moves behind an operator with one number.

@@ -128,6 +128,17 @@ def test_an_expand_in_a_where(place: int) -> None:
     assert list(found.graph.node[0].input) == ["c", "p", "q"]
 
 
+def test_two_expands_before_one_operator() -> None:
+    b = Builder()
+    c, p = b.input("c", ["N", "T"], np.bool_), b.input("p", [1, "T"])
+    y = b.node("Where", c, expanded(b, p, c), expanded(b, b.input("q", ["N", 1]), c))
+    assert_becomes(b.model(y, rank=2, dtype=np.float32), sizes=SIZES, Where=1)
+    b = Builder()
+    a = b.input("a", ["N", "T"])
+    e = expanded(b, expanded(b, b.input("x", [1, 1]), b.input("z", [1, "T"])), a)
+    assert_becomes(b.model(b.node("Add", a, b.node("Neg", e))), sizes=SIZES, Add=1, Neg=1)
+
+
 def test_an_expanded_choice_between_numbers_stays() -> None:
     b = Builder()
     c, like = b.input("c", [1, "T"], np.bool_), b.input("x", ["N", "T"])
