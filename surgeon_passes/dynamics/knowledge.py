@@ -48,9 +48,9 @@ def knowledge(index: GraphIndex, types: TypeMap, evaluator: Evaluator, name: str
         tensor=str(tensor.name),
         made_by=_made_by(index, tensor),
         dtype=dtype if entry.kind == "tensor" else f"{entry.kind} of {dtype}",
-        shape=show(type_shape(entry)),
+        shape=show(type_shape(types.declarable.type_of(tensor))),
         known=known,
-        value=_shown(value),
+        value=_shown(value, types),
         why="" if known == FULL else _why(Finder(index, types, evaluator), tensor, value),
         cone=tuple(node_label(n) for n in evaluator.cone(tensor)),
     )
@@ -66,12 +66,12 @@ def _made_by(index: GraphIndex, tensor: gs.Tensor) -> str:
     return "input"
 
 
-def _shown(value: Value) -> str:
+def _shown(value: Value, types: TypeMap) -> str:
     if value is None:
         return ""
     if isinstance(value, np.ndarray):
         return np.array2string(value, threshold=ELEMENTS, separator=", ")
-    elements = ["?" if e is None else str(e) for e in value.dims()]
+    elements = [show((types.names.told(d),))[1:-1] for d in value.dims()]
     more = [f"… {len(elements) - ELEMENTS} more"] if len(elements) > ELEMENTS else []
     text = ", ".join(elements[:ELEMENTS] + more)
     return text if value.shape == () else f"[{text}]" + (f" of shape {value.shape}" if len(value.shape) > 1 else "")
@@ -82,8 +82,7 @@ def _why(finder: Finder, tensor: gs.Tensor, value: object) -> str:
     node = finder.index.producer(tensor)
     if node is None:
         return "it is given when the model runs"
-    finder.name_inputs()
-    if value is None or finder.is_unknown(finder.base, tensor):
+    if value is None or finder.is_unknown(tensor):
         origin = finder.data_behind([tensor])
         if origin:
             return f"it comes from {origin}"

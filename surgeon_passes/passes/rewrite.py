@@ -203,7 +203,7 @@ class _Sweeper:
             return None
         if (rule.name, self.index.scope(match.root).path, root) in state.banned:
             return None
-        edit = state.rewriter.rewrite(rule, match, list(reads))
+        edit = state.rewriter.rewrite(rule, match, reads)  # the function adds to them
         state.made.append(edit.decision)
         self.state.times[rule.name] += 1
         if self.state.times[rule.name] > self.limit:

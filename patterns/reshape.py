@@ -1,0 +1,141 @@
+"""Reshape and Flatten: computed targets become constant, chains become one, what does nothing goes. All bit-exact."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon_passes import Decline, Match, Replacement, rule
+from surgeon_passes.values import static_target
+
+from ._dims import Dims, ints, same, same_elements
+
+
+@rule(
+    pattern="y = Reshape(x, t: partial)",
+    rewrite="y = Reshape(x, T)<@y>",
+    exactness="exact",
+    sets=("shape",),
+    tag="static",
+)
+def make_reshape_static(m: Match) -> Replacement:
+    """A Reshape whose computed target is known in part gets a constant target.
+
+    Algebra
+        known dims are written out, a dim that the input has at the same place is 0 (copy), one other dim may be -1:
+        the elements are as many as before, so it is what it was
+
+    Declines when
+        more than one dim can be said neither way;
+        -1 would stand beside a dim that may be 0.
+
+    Example
+        before:
+            g (float[N,2,3] x) => (float[N,6] y) {
+                zero = Constant<value = int64[1] {0}>()
+                rest = Constant<value = int64[1] {-1}>()
+                shape = Shape(x)
+                batch = Gather(shape, zero)
+                target = Concat<axis = 0>(batch, rest)
+                y = Reshape(x, target)
+            }
+        after:
+            g (float[N,2,3] x) => (float[N,6] y) {
+                target = Constant<value = int64[2] {0, 6}>()
+                y = Reshape(x, target)
+            }
+    """
+    value = m.t.value
+    if isinstance(value, np.ndarray):
+        raise Decline
+    target = static_target(m.x.shape, value, bool(m.y.attr("allowzero")), m.y.shape)
+    if target is None:
+        raise Decline(f"the target {value} has no constant form")
+    return Replacement(T=np.array(target, np.int64))
+
+
+@rule(
+    pattern="y = Reshape(x, t) | Flatten(x) | Squeeze(x, t?) | Unsqueeze(x, t)",
+    rewrite="y = x",
+    exactness="exact",
+    sets=("shape",),
+)
+def drop_reshape(m: Match) -> Replacement:
+    """A Reshape, Flatten, Squeeze or Unsqueeze to the shape that its input has goes.
+
+    Algebra
+        the same elements in the same shape; with all dims but one equal and not 0, the last is equal, too
+
+    Declines when
+        the shapes are not certainly equal.
+
+    Example
+        before:
+            g (float[N,2,3] x) => (float[N,2,3] y) {
+                target = Constant<value = int64[3] {-1, 2, 3}>()
+                a = Reshape(x, target)
+                y = Relu(a)
+            }
+        after:
+            g (float[N,2,3] x) => (float[N,2,3] y) {
+                y = Relu(x)
+            }
+    """
+    if not same_elements(m.x.shape, m.y.shape):
+        raise Decline
+    return Replacement()
+
+
+@rule(
+    pattern="""
+        a = Reshape(x, inner) | Flatten(x) | Squeeze(x, inner?) | Unsqueeze(x, inner)
+        y = Reshape(a, t: const)
+    """,
+    rewrite="y = Reshape(x, T)<@y>",
+    exactness="exact",
+    sets=("shape",),
+    tag="merged",
+)
+def merge_reshapes(m: Match) -> Replacement:
+    """A Reshape of what was reshaped before is one Reshape.
+
+    Algebra
+        only the last shape counts; a 0 in its target copies a dim of the intermediate, so it is written out
+
+    Declines when
+        a 0 copies a dim that is neither known nor the input's at the same place, and no -1 can stand for it;
+        the intermediate is used elsewhere.
+
+    Example
+        before:
+            g (float[4,6] x) => (float[8,3] y) {
+                first = Constant<value = int64[3] {8, 1, 3}>()
+                second = Constant<value = int64[2] {0, -1}>()
+                a = Reshape(x, first)
+                y = Reshape(a, second)
+            }
+        after:
+            g (float[4,6] x) => (float[8,3] y) {
+                target = Constant<value = int64[2] {8, -1}>()
+                y = Reshape(x, target)
+            }
+    """
+    target = ints(m.t)
+    if m.y.attr("allowzero") or 0 not in target:
+        return Replacement(T=m.t)
+    middle, outer = m.a.shape or (), m.x.shape or ()
+    for place, dim in enumerate(target):
+        if dim == 0:
+            target[place] = _copied(middle, outer, place)
+    if target.count(-1) > 1:
+        raise Decline(f"a 0 in the target {ints(m.t)} copies a dim of '{m.a.name}' that is not known")
+    if -1 in target and -1 not in ints(m.t) and 0 in target:
+        raise Decline(f"-1 would stand beside a dim of '{m.x.name}' that may be 0")
+    return Replacement(T=np.array(target, np.int64))
+
+
+def _copied(middle: Dims, outer: Dims, place: int) -> int:
+    """What says the dim of the intermediate at ``place``: its size, 0 where the input has it there too, or -1."""
+    dim = middle[place] if place < len(middle) else None
+    if isinstance(dim, int) and dim > 0:
+        return dim
+    return 0 if place < len(outer) and same(dim, outer[place]) else -1
