@@ -14,6 +14,7 @@ FAMILIES = (
     "squeeze",
     "transpose",
     "broadcast",
+    "uniform",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now
