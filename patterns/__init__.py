@@ -13,6 +13,7 @@ FAMILIES = (
     "reshape",
     "squeeze",
     "transpose",
+    "expand",
     "broadcast",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
