@@ -273,7 +273,7 @@ class _Run:
         iterations, converged = self.fixpoint(state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
-        return _Outcome(state, iterations, converged, export_model(state.model, state.types))
+        return _Outcome(state, iterations, converged, export_model(state.model, state.types.declarable))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not p.once]

@@ -11,6 +11,9 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import Scope
 
+ANONYMOUS = "~"
+"""How the name of a size begins that only the data tells: it may be 0. Named dims are at least 1."""
+
 
 class Exactness(Enum):
     """What a rule promises of its result."""

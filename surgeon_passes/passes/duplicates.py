@@ -28,6 +28,7 @@ class Duplicates(Pass):
 
     Never random operators, nodes that hold bodies, calls of functions, or operators of custom domains: whether two of
     those give the same is not known. Nor QuantizeLinear and DequantizeLinear: runtimes look for one pair at each operator.
+    Nor what constants alone decide: that is folded, or left for its size.
     """
 
     name: ClassVar[str] = "duplicates"
@@ -96,4 +97,5 @@ def _may_merge(state: State, scope: Scope, node: gs.Node) -> bool:
         return False
     if node.op in CONTROL_FLOW or node.op in QUANTIZATION or any(True for _ in subgraphs(node)):
         return False
-    return not state.evaluator.draws(node)
+    # What could be folded was left for its size: as one node it might be folded, then written out by each of its readers.
+    return not state.evaluator.draws(node) and not state.evaluator.is_foldable(node)

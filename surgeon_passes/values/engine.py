@@ -14,6 +14,7 @@ from surgeon_passes.index import GraphIndex, subgraphs
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.ops.traits import CONTROL_FLOW, is_random
+from surgeon_passes.values.bodies import captures
 from surgeon_passes.values.dims import static, type_shape
 from surgeon_passes.values.lattice import Value
 from surgeon_passes.values.types import TypeMap
@@ -104,7 +105,10 @@ class Evaluator:
             self._logs.remove(log)
 
     def cone(self, *tensors: gs.Tensor) -> list[gs.Node]:
-        """The nodes that the values come from, in graph order as they stand now; Shape and Size are included and end it."""
+        """The nodes that the values come from, in graph order as they stand now; Shape and Size are included and end it.
+
+        What the bodies of a node read from around it counts as read by the node.
+        """
         found: dict[int, gs.Node] = {}
         todo = list(tensors)
         while todo:
@@ -115,6 +119,7 @@ class Evaluator:
             found[id(node)] = node
             if node.op not in TYPE_ONLY:
                 todo.extend(t for t in node.inputs if t.name)
+                todo.extend(captures(self.index, node))
         order = {id(scope): number for number, scope in enumerate(self.index.scopes)}
         return sorted(found.values(), key=lambda n: (order[id(self.index.scope(n))], self.index.position(n)))
 

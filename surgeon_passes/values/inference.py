@@ -18,8 +18,10 @@ from surgeon_passes.model.export import SMALL, fill_type, node_proto, rename_gra
 from surgeon_passes.ops import schema
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.region import TensorType
+from surgeon_passes.values.declared import declared_type
 from surgeon_passes.values.dims import Dim
 from surgeon_passes.values.lattice import Value
+from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.symbols import Poly
 
 log = logging.getLogger(__name__)
@@ -27,24 +29,41 @@ log = logging.getLogger(__name__)
 _FAILURES = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)
 
 
-def model_types(index: GraphIndex, extras: Extras | None = None) -> dict[int, TensorType]:
+def model_types(
+    index: GraphIndex, extras: Extras | None = None, names: SizeNames | None = None
+) -> dict[int, TensorType]:
     """Types by id(tensor), as onnx infers them from the model's inputs and weights alone.
 
     Declared shapes of interior tensors, of outputs and of bodies' inputs are taken out first: they are hints, and where
-    they are stale inference would repeat them. Dims that onnx invents (``unk__0``) are unknown.
+    they are stale inference would repeat them. Dims that onnx invents (``unk__0``) are unknown; unnamed ones of inputs go
+    by their name in ``names``.
     """
+    names = names or SizeNames(index.graph)
     proto = export_model(Model(index.graph, extras or Extras()), weights="none")
     del proto.graph.value_info[:]
     for value in proto.graph.output:
         _forget_shape(value)
     _lighten(proto.graph)
-    names = _unique_names(proto.graph)
+    _name_inputs(index, proto.graph, names)
+    was = _unique_names(proto.graph)
     try:
         inferred = shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except _FAILURES as error:
         log.debug("shape inference of the whole model failed: %s", error)
         return {}
-    return _collect(index, inferred.graph, names)
+    return _collect(index, inferred.graph, was, names.symbols())
+
+
+def _name_inputs(index: GraphIndex, proto: onnx.GraphProto, names: SizeNames) -> None:
+    inputs = {t.name: t for t in index.graph.inputs if isinstance(t, gs.Variable)}
+    for value in proto.input:
+        tensor = inputs.get(value.name)
+        if tensor is None or not value.type.tensor_type.HasField("shape"):
+            continue
+        shape = names.of_input(tensor, declared_type(tensor)).shape or ()
+        for entry, dim in zip(value.type.tensor_type.shape.dim, shape, strict=False):
+            if isinstance(dim, Poly):
+                entry.dim_param = str(dim)
 
 
 def _unique_names(main: onnx.GraphProto) -> dict[str, str]:
@@ -138,9 +157,9 @@ def _lighten_body(graph: onnx.GraphProto) -> None:
 # --- reading the result ------------------------------------------------------------------------------------------------
 
 
-def _collect(index: GraphIndex, proto: onnx.GraphProto, was: Mapping[str, str]) -> dict[int, TensorType]:
-    names = {d for t in index.graph.inputs if t.shape is not None for d in t.shape if isinstance(d, str)}
-    symbols = {name: Poly.symbol(name) for name in names}
+def _collect(
+    index: GraphIndex, proto: onnx.GraphProto, was: Mapping[str, str], symbols: Mapping[str, Poly]
+) -> dict[int, TensorType]:
     found: dict[int, TensorType] = {}
     todo: list[tuple[gs.Graph, onnx.GraphProto, bool]] = [(index.graph, proto, True)]
     while todo:

@@ -41,13 +41,13 @@ class Facts(Protocol):
 class Operands:
     """One node's operands. Handlers are pure: they may be run again until everything they ask for is there."""
 
-    __slots__ = ("_facts", "_large", "op", "opset", "view")
+    __slots__ = ("_large", "facts", "op", "opset", "view")
 
     def __init__(self, view: NodeView, facts: Facts, large: bool = False) -> None:
         self.view = view
         self.op = view.op
         self.opset = view.opset
-        self._facts = facts
+        self.facts = facts
         self._large = large
 
     # --- the node ----------------------------------------------------------------------------------------------------
@@ -69,15 +69,15 @@ class Operands:
     def type(self, position: int) -> TensorType:
         """The type of an operand; all unknown for one that is left out."""
         tensor = self.view.input(position)
-        return TensorType() if tensor is None else self._facts.type_now(tensor)[0]
+        return TensorType() if tensor is None else self.facts.type_now(tensor)[0]
 
     def types(self) -> list[TensorType]:
         """Types of all operands that are present, asked for at once."""
-        return self._facts.type_now(*(t for t in self.view.inputs if t is not None))
+        return self.facts.type_now(*(t for t in self.view.inputs if t is not None))
 
     def types_of(self, *tensors: gs.Tensor) -> list[TensorType]:
         """Types of tensors that are no operands: what a body gives."""
-        return self._facts.type_now(*tensors)
+        return self.facts.type_now(*tensors)
 
     def shape(self, position: int) -> Shape | None:
         return type_shape(self.type(position))
@@ -98,14 +98,18 @@ class Operands:
 
     # --- values ------------------------------------------------------------------------------------------------------
 
+    def values_of(self, *tensors: gs.Tensor) -> list[Value]:
+        """Values of tensors that are no operands: what a body gives."""
+        return self.facts.value_now(*tensors)
+
     def value(self, position: int) -> Value:
         """What is known of an operand; None also for one that is left out."""
         tensor = self.view.input(position)
-        return None if tensor is None else self._within_budget(self._facts.value_now(tensor)[0])
+        return None if tensor is None else self._within_budget(self.facts.value_now(tensor)[0])
 
     def prepare(self) -> None:
         """Ask for the values of all operands at once: linear in operands where there may be many."""
-        self._facts.value_now(*(t for t in self.view.inputs if t is not None))
+        self.facts.value_now(*(t for t in self.view.inputs if t is not None))
 
     def _within_budget(self, value: Value) -> Value:
         if isinstance(value, np.ndarray) and value.size > MAX_ELEMENTS and not self._large:

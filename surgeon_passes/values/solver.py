@@ -1,7 +1,7 @@
 """The demand-driven core under :class:`Evaluator` and :class:`TypeMap`: values and types ask for each other.
 
 A task computes the values, or the types, of one node's outputs. It runs; where it needs what is not there yet it is
-postponed (:class:`_Missing`), what it needs is put on the stack, and it runs again. So nothing recurses, however deep the
+postponed (:class:`Missing`), what it needs is put on the stack, and it runs again. So nothing recurses, however deep the
 graph, and every answer, unknown included, is computed once.
 """
 
@@ -22,9 +22,11 @@ from surgeon_passes.ops import NodeView
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import registry
-from surgeon_passes.values.dims import Dim, Shape, show, symbol
+from surgeon_passes.values.declared import declared_type, without_dims
+from surgeon_passes.values.dims import Shape, show
 from surgeon_passes.values.inference import node_types
 from surgeon_passes.values.lattice import MAX_ELEMENTS, Value
+from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.operands import Operands, Unknown
 
 log = logging.getLogger(__name__)
@@ -32,25 +34,31 @@ log = logging.getLogger(__name__)
 FAILURES = (ArithmeticError, ValueError, IndexError, TypeError, MemoryError, ModelError)
 """What a node that is no good, or a shape that cannot be, makes a handler raise: the answer then is unknown."""
 
-_Task = tuple[str, gs.Node]
+Task = tuple[str, gs.Node]
 _UNKNOWN_TYPE = TensorType()
 
 
-class _Missing(Exception):
-    def __init__(self, tasks: list[_Task]) -> None:
+class Missing(Exception):
+    def __init__(self, tasks: list[Task]) -> None:
         self.tasks = tasks
 
 
 class Solver:
     """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's own inference, and ``hints``, what
-    the file states where nothing can be inferred."""
+    the file states where nothing can be inferred. ``names``: for dims of the main graph that nothing tells."""
 
     def __init__(
-        self, index: GraphIndex, seeds: dict[int, TensorType], hints: dict[int, TensorType], strict: bool = False
+        self,
+        index: GraphIndex,
+        seeds: dict[int, TensorType],
+        hints: dict[int, TensorType],
+        names: SizeNames,
+        strict: bool = False,
     ) -> None:
         self.index = index
         self.seeds = seeds
         self.hints = hints
+        self.names = names
         self.strict = strict
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
@@ -83,7 +91,7 @@ class Solver:
         assert answer is not None
         return answer[0]
 
-    def _run_all(self, goal: _Task) -> None:
+    def _run_all(self, goal: Task) -> None:
         stack = [goal]
         try:
             while stack:
@@ -93,7 +101,7 @@ class Solver:
                     continue
                 try:
                     self._run(kind, node)
-                except _Missing as missing:
+                except Missing as missing:
                     self._waiting.add((kind, id(node)))
                     stack.extend(missing.tasks)
                 else:
@@ -134,7 +142,7 @@ class Solver:
             else:
                 missing.append((kind, node))
         if missing:
-            raise _Missing(missing)
+            raise Missing(missing)
         return answers
 
     def _lookup(self, kind: str, tensor: gs.Tensor) -> tuple[Any] | None:
@@ -153,11 +161,9 @@ class Solver:
         """Of a tensor that no node makes: the model's inputs keep what they declare, a body's only their dtype."""
         declared = declared_type(tensor)
         home = self.index.home(tensor)
-        return (
-            declared
-            if home is not None and home.graph is self.index.graph
-            else TensorType(declared.dtype, None, declared.kind)
-        )
+        if home is not None and home.graph is self.index.graph:
+            return self.names.of_input(tensor, declared)
+        return TensorType(declared.dtype, None, declared.kind)
 
     def _constant(self, tensor: gs.Constant) -> Value:
         if self.index.is_graph_input(tensor):
@@ -250,9 +256,10 @@ class Solver:
         return TensorType(seed.dtype, tuple(dims))
 
     def _remember_types(self, node: gs.Node, found: list[TensorType]) -> None:
+        runs_once = self.index.scope(node).graph is self.index.graph
         for tensor, entry in zip(node.outputs, found, strict=True):
-            if tensor.name:
-                self._types.setdefault(id(tensor), (tensor, entry))
+            if tensor.name and id(tensor) not in self._types:
+                self._types[id(tensor)] = (tensor, self.names.of_result(tensor, entry) if runs_once else entry)
 
 
 def _contradiction(node: gs.Node, tensor: gs.Tensor, seed: TensorType, own: Shape) -> ContradictionError:
@@ -271,31 +278,3 @@ def _stated(tensor: gs.Tensor, shape: Shape | None) -> TensorType | None:
     if shape is None or isinstance(tensor, gs.Constant) or tensor.dtype is None:
         return None
     return TensorType(onnx_dtype(tensor.dtype))
-
-
-def as_dim(dim: Any) -> Dim:
-    """A dim as graphsurgeon or a file holds it: text is a symbol, whatever it says; a negative size is unknown."""
-    if isinstance(dim, str):
-        return symbol(dim) if dim else None
-    return int(dim) if dim is not None and int(dim) >= 0 else None
-
-
-_KINDS = {"tensor_type": "tensor", None: "tensor"}
-
-
-def declared_type(tensor: gs.Tensor) -> TensorType:
-    """The type that a gs.Variable states."""
-    kind = _KINDS.get(getattr(tensor, "type", None), str(getattr(tensor, "type", "")).removesuffix("_type"))
-    dtype = onnx_dtype(tensor.dtype) if tensor.dtype is not None else None
-    if kind != "tensor":
-        return TensorType(dtype, None, kind)
-    shape = None if tensor.shape is None else tuple(as_dim(d) for d in tensor.shape)
-    return TensorType(dtype, shape)
-
-
-def without_dims(entry: TensorType) -> TensorType:
-    """dtype and rank: the dims that a file or a gs.Variable states are hints that may be stale."""
-    return TensorType(entry.dtype, None if entry.shape is None else (None,) * len(entry.shape), entry.kind)
-
-
-__all__ = ["Solver", "as_dim", "declared_type", "without_dims"]

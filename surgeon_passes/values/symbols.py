@@ -2,7 +2,8 @@
 
 ``Poly`` is immutable and canonical: equal text means equal polynomial, and ``==`` is exact for polynomials over its atoms.
 Atoms are named dims and the four functions ``floordiv``, ``mod`` (both rounding toward minus infinity, as Python does),
-``min`` and ``max`` of polynomials. Named dims are assumed to be at least 1; derived dims may be 0 (``N - 1``).
+``min`` and ``max`` of polynomials. Named dims are assumed to be at least 1; derived dims may be 0 (``N - 1``), and so may
+sizes that only the data tells, whose names begin with ``~``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from surgeon_passes.region import ANONYMOUS
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -432,7 +435,7 @@ def _substitute(a: Poly, atom: Atom) -> tuple[int, int] | None:
 
 def _atom_range(atom: Atom) -> tuple[int | None, int | None]:
     if isinstance(atom, str):
-        return 1, None
+        return (0 if atom.startswith(ANONYMOUS) else 1), None
     if atom.fn in ("floordiv", "mod"):
         return _division_range(atom)
     lows, highs = [_lower(arg) for arg in atom.args], [upper(arg) for arg in atom.args]

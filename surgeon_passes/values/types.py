@@ -12,10 +12,12 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.model import Extras, numpy_dtype
 from surgeon_passes.model.importer import variable
-from surgeon_passes.region import TensorType
+from surgeon_passes.region import TensorType, Types
+from surgeon_passes.values.declared import declared_type, without_dims
 from surgeon_passes.values.dims import Dim, Shape, show, type_shape
 from surgeon_passes.values.inference import model_types
-from surgeon_passes.values.solver import Solver, declared_type, without_dims
+from surgeon_passes.values.names import SizeNames
+from surgeon_passes.values.solver import Solver
 from surgeon_passes.values.symbols import Poly
 
 
@@ -45,12 +47,22 @@ class TypeMap:
         self._extras = extras
         self._hints = list(_stated(self.index, extras))
         ranks = {id(tensor): without_dims(entry) for tensor, entry in self._hints}
-        self.solver = Solver(self.index, model_types(self.index, extras), ranks, strict)
+        self.names = SizeNames(graph)
+        seeds = model_types(self.index, extras, self.names)
+        self.solver = Solver(self.index, seeds, ranks, self.names, strict)
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         """dtype, shape (ints, polynomials, None) and kind. Raises ContradictionError where onnx and the shape functions
-        both know a dim and differ."""
+        both know a dim and differ.
+
+        In the main graph every dim of a shape has a name: where the file gives none it is an invented one.
+        """
         return self.solver.type(tensor)
+
+    @property
+    def declarable(self) -> Types:
+        """The same types as a file may state them: dims with invented names are unknown."""
+        return _Declarable(self)
 
     def set(self, tensor: gs.Tensor, entry: TensorType) -> None:
         """State a type, over whatever was known."""
@@ -83,7 +95,18 @@ class TypeMap:
         if entry.dtype:
             tensor.dtype = numpy_or_onnx(entry.dtype)
         shape = type_shape(entry)
-        tensor.shape = None if shape is None else [_plain(d) for d in shape]
+        tensor.shape = None if shape is None else [_plain(self.names.told(d)) for d in shape]
+
+
+class _Declarable:
+    def __init__(self, types: TypeMap) -> None:
+        self._types = types
+
+    def type_of(self, tensor: gs.Tensor) -> TensorType:
+        entry = self._types.type_of(tensor)
+        shape = type_shape(entry)
+        told = None if shape is None else tuple(self._types.names.told(d) for d in shape)
+        return TensorType(entry.dtype, told, entry.kind)
 
 
 def numpy_or_onnx(elem_type: int) -> Any:

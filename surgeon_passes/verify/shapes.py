@@ -10,7 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.ops.traits import ELEMENTWISE, SPATIAL
-from surgeon_passes.region import Dim, NodeImage, TensorType
+from surgeon_passes.region import ANONYMOUS, Dim, NodeImage, TensorType
 
 Shape = tuple[int, ...]
 Hint = Mapping[int, int]
@@ -65,20 +65,74 @@ def candidates(
 
 
 def _open_candidates(types: Sequence[TensorType], known: Sequence[Knowledge]) -> Candidates:
-    symbols = sorted(
-        {s for t in types for d in t.shape or () if d is not None and not isinstance(d, int) for s in d.symbols()}
-    )
+    """First with the sizes that the nodes say, then without; enough of the first are all that is to be checked."""
+    said = _said_sizes(types, known)
     found: dict[tuple[Shape, ...], None] = {}
+    wanted = 2
+    for held in (said, {}) if said else ({},):
+        for shapes in _tries(types, known, held):
+            if sum(math.prod(s) for s in shapes) <= _MAX_ELEMENTS:
+                found.setdefault(shapes)
+        if held and found:
+            wanted = min(wanted, len(found))
+    return Candidates(tuple(found), wanted)
+
+
+def _tries(
+    types: Sequence[TensorType], known: Sequence[Knowledge], held: Mapping[str, int]
+) -> Iterator[tuple[Shape, ...]]:
+    symbols = sorted({s for t in types for d in _symbolic(t) for s in d.symbols()})
+    named = [s for s in symbols if not s.startswith(ANONYMOUS)]
     flat = all(t.shape is not None and len(t.shape) <= 2 for t in types)
-    for number, sizes in enumerate(_assignments(symbols, _BATCH if flat else 0)):
-        for guess in _UNKNOWN if _has_unknown(types) else (1,):
-            shapes = tuple(_concrete(t, k, sizes, guess) for t, k in zip(types, known, strict=True))
-            legal = [s for s in shapes if s is not None]
-            if len(legal) == len(shapes) and sum(math.prod(s) for s in legal) <= _MAX_ELEMENTS:
-                found.setdefault(tuple(legal))
-        if not symbols and number == 0:
+    for sizes in _assignments(named, _BATCH if flat else 0):
+        for guess in _UNKNOWN if len(named) < len(symbols) or _has_unknown(types) else (1,):
+            full = {**sizes, **held}
+            _guess_anonymous(types, full, guess)
+            shapes = tuple(_concrete(t, k, full, guess) for t, k in zip(types, known, strict=True))
+            legal = tuple(s for s in shapes if s is not None)
+            if len(legal) == len(shapes):
+                yield legal
+        if not named:
             break
-    return Candidates(tuple(found), 2)
+
+
+def _symbolic(found: TensorType) -> list[Dim]:
+    return [d for d in found.shape or () if d is not None and not isinstance(d, int)]
+
+
+def _bare(dim: Dim | int | None) -> str | None:
+    """The name of a dim that is no more than a name."""
+    if dim is None or isinstance(dim, int) or len(dim.symbols()) != 1:
+        return None
+    (name,) = dim.symbols()
+    return name if all(dim.evaluate({name: size}) == size for size in _PRIMES) else None
+
+
+def _said_sizes(types: Sequence[TensorType], known: Sequence[Knowledge]) -> dict[str, int]:
+    """Sizes of names, where a node reads the dim with a constant that has it: a Conv's channels, a MatMul's rows."""
+    found: dict[str, int] = {}
+    for entry, knowledge in zip(types, known, strict=True):
+        shape = entry.shape or ()
+        for axis, size in (knowledge.sizes or {}).items():
+            name = _bare(shape[axis]) if -len(shape) <= axis < len(shape) else None
+            if name is not None:
+                found.setdefault(name, size)
+    return found
+
+
+def _guess_anonymous(types: Sequence[TensorType], sizes: dict[str, int], guess: int) -> None:
+    """Sizes that only the data tells are guessed as unknown dims are; one name is one size."""
+    for entry in types:
+        for axis, dim in enumerate(entry.shape or ()):
+            name = _bare(dim)
+            if name is not None and name.startswith(ANONYMOUS):
+                sizes.setdefault(name, _guessed(axis, guess))
+    for name in (s for t in types for d in _symbolic(t) for s in d.symbols()):
+        sizes.setdefault(name, guess)
+
+
+def _guessed(axis: int, guess: int) -> int:
+    return min(guess, 2) if axis == 0 else guess
 
 
 def _has_unknown(types: Sequence[TensorType]) -> bool:
@@ -110,7 +164,7 @@ def _concrete(found: TensorType, known: Knowledge, sizes: Mapping[str, int], gue
         if isinstance(dim, int):
             dims.append(dim)
         elif dim is None:
-            dims.append(hints.get(axis, (1 if guess == 1 else 2) if axis == 0 else guess))
+            dims.append(hints.get(axis, _guessed(axis, guess)))
         else:
             dims.append(dim.evaluate(sizes))
             if dims[-1] < 1:

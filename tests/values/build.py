@@ -9,7 +9,7 @@ import onnxruntime
 from onnx import helper, numpy_helper, parser
 
 from surgeon_passes.model import import_model
-from surgeon_passes.values import Evaluator, Partial, TypeMap
+from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
 
 
 def model(text: str, opset: int = 18, ir: int = 8, **initializers: np.ndarray) -> onnx.ModelProto:
@@ -54,8 +54,30 @@ def assert_same(found: object, expected: np.ndarray) -> None:
     assert found.tobytes() == expected.tobytes() or np.array_equal(found, expected, equal_nan=found.dtype.kind == "f")
 
 
+def number(dim: object, actual: int, sizes: dict[str, int]) -> int | None:
+    """A dim or element at these sizes. A size without a declared name is what it is the first time: ``sizes`` learns it."""
+    if not isinstance(dim, Poly):
+        return dim
+    atom = dim.single_atom()
+    if isinstance(atom, str) and atom not in sizes:
+        assert atom.startswith("~")
+        assert actual >= 0
+        sizes[atom] = int(actual)
+    return dim.evaluate(sizes) if dim.symbols() <= set(sizes) else None
+
+
+def assert_shape_holds(found: tuple | None, expected: tuple[int, ...], sizes: dict[str, int]) -> None:
+    """What is known of a shape agrees with what it is at these sizes; anonymous sizes are learned."""
+    if found is None:
+        return
+    assert len(found) == len(expected)
+    for dim, actual in zip(found, expected, strict=True):
+        ours = number(dim, actual, sizes)
+        assert ours is None or ours == actual
+
+
 def assert_holds(found: object, expected: np.ndarray, sizes: dict[str, int]) -> None:
-    """What is known of a tensor agrees with what it is at these sizes."""
+    """What is known of a tensor agrees with what it is at these sizes; anonymous sizes are learned."""
     if found is None:
         return
     if isinstance(found, np.ndarray):
@@ -64,7 +86,8 @@ def assert_holds(found: object, expected: np.ndarray, sizes: dict[str, int]) -> 
     assert isinstance(found, Partial)
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
-    for ours, theirs in zip(found.evaluate(sizes).ravel(), expected.ravel(), strict=True):
+    for element, theirs in zip(found.elements.ravel(), expected.ravel(), strict=True):
+        ours = number(element, theirs, sizes)
         assert ours is None or ours == theirs
 
 

@@ -78,3 +78,25 @@ def test_one_row_becomes_many_where_rows_do_not_meet() -> None:
     assert shapes_of(region("y = Softmax<axis: int = 0>(x)", "y2 = Softmax(x)"), static(1, 8)) == [((1, 8),)]
     pooled = region("y = GlobalAveragePool(x)", "y2 = GlobalAveragePool(x)")
     assert shapes_of(pooled, static(1, 8, 56, 56))[0] == ((16, 8, 5, 5),)
+
+
+def test_sizes_that_nodes_say_hold_for_names_too() -> None:
+    one = conv(1)
+    found = shapes_of(one, TensorType(FLOAT, tuple(map(Sym, ("N", "C", "H", "W")))))
+    assert [s[0][1] for s in found[:2]] == [2, 2]
+    assert len({s[0] for s in found[:2]}) == 2
+    assert any(s[0][1] != 2 for s in found)  # last: the constant may broadcast, or the dim
+    dot = region("y = MatMul(x, w)", "y2 = MatMul(x, w)", constants={"w": np.zeros((7, 9), np.float32)})
+    only = candidates([TensorType(FLOAT, (2, Sym("K")))], dot.before, dot.after, [dot.before[0].inputs[0]])
+    assert only.shapes[0] == ((2, 7),)
+    assert only.wanted == 1
+
+
+def test_anonymous_sizes_are_guessed_alike_and_one_name_is_one_size() -> None:
+    one = region("y = Add(x, z)", "y2 = Add(z, x)")
+    free = [TensorType(FLOAT, (Sym("~a.0"), Sym("~a.1"))), TensorType(FLOAT, (Sym("~b.0"), Sym("~b.1")))]
+    assert shapes_of(one, *free)[0] == ((2, 6), (2, 6))
+    tied = [TensorType(FLOAT, (Sym("~a.1"), 3)), TensorType(FLOAT, (3, Sym("~a.1")))]
+    assert shapes_of(one, *tied)[0] == ((2, 3), (3, 2))
+    derived = [TensorType(FLOAT, (Sym("N"), Sym("~c.1", 2, 0)))]
+    assert all(s[0][1] % 2 == 0 for s in shapes_of(region("y = Relu(x)", "y2 = Relu(x)"), *derived))

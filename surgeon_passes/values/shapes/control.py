@@ -1,27 +1,78 @@
-"""If: what both branches agree on."""
+"""If: the branch that is taken, else what both agree on. Loop: what its turns keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.values import dims
-from surgeon_passes.values.dims import Shape
-from surgeon_passes.values.operands import Operands
+from surgeon_passes.values.dims import Dim, Shape
+from surgeon_passes.values.loops import Invariant, Loop, Turns, invariant, joined_shapes, trips, unrolled
+from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import shape_of
 
 
 @shape_of("If")
-def either(n: Operands) -> Sequence[Shape | None]:
+def if_(n: Operands) -> Sequence[Shape | None]:
     branches = [n.attr("then_branch"), n.attr("else_branch")]
+    condition = n.value(0)
+    if isinstance(condition, np.ndarray) and condition.size == 1:
+        branches = branches[:1] if condition.reshape(()) else branches[1:]
     outputs = [t for b in branches if isinstance(b, gs.Graph) for t in b.outputs]
     shapes = [dims.type_shape(entry) for entry in n.types_of(*outputs)]
+    if len(branches) == 1:
+        return shapes
     count = len(shapes) // 2
-    return [_agreed(a, b) for a, b in zip(shapes[:count], shapes[count:], strict=True)]
+    return [joined_shapes(a, b) for a, b in zip(shapes[:count], shapes[count:], strict=True)]
 
 
-def _agreed(a: Shape | None, b: Shape | None) -> Shape | None:
-    if a is None or b is None or len(a) != len(b):
+@shape_of("Loop")
+def loop(n: Operands) -> Sequence[Shape | None]:
+    """[carried …, scanned …]: by induction; where that leaves a dim open, turn by turn."""
+    found = Loop(n)
+    held = _by_induction(found)
+    if all(s is not None and None not in s for s in held):
+        return held
+    try:
+        exact = _by_turns(unrolled(found))
+    except Unknown:
+        return held
+    return [*exact, *held[len(exact) :]]
+
+
+def _by_induction(found: Loop) -> list[Shape | None]:
+    try:
+        known = invariant(found)
+        count = _trips(found, known)
+    except Unknown:
+        return [None] * found.count
+    scanned = [_under(count, dims.type_shape(t)) for t in known.scan_types]
+    return [*(dims.type_shape(t) for t in known.carried.types), *scanned]
+
+
+def _trips(found: Loop, known: Invariant) -> Dim:
+    try:
+        return trips(found, known.goes_on)
+    except Unknown:
         return None
-    return tuple(x if dims.same(x, y) else None for x, y in zip(a, b, strict=True))
+
+
+def _by_turns(turns: Turns) -> list[Shape | None]:
+    """Carried shapes, and scanned ones where there was a turn."""
+    columns = [list(parts) for parts in zip(*turns.scan_types, strict=True)]
+    scanned: list[Shape | None] = []
+    for parts in columns:
+        shape = dims.type_shape(parts[0])
+        for part in parts[1:]:
+            shape = joined_shapes(shape, dims.type_shape(part))
+        scanned.append(_under(len(parts), shape))
+    return [*(dims.type_shape(t) for t in turns.carried.types), *scanned]
+
+
+def _under(count: Dim, shape: Shape | None) -> Shape | None:
+    """A scan output's shape. Where there may be no turn only its rank is certain: no turn says what a turn would give."""
+    if shape is None:
+        return None
+    return (count, *(shape if dims.at_least(count, 1) else (None,) * len(shape)))
