@@ -138,7 +138,7 @@ def test_allowzero_is_kept() -> None:
 @pytest.mark.parametrize(
     ("op", "arg", "wanted"),
     [
-        ("Unsqueeze", [0], [1, 0, 1, 6]),
+        ("Unsqueeze", [0], [1, -1, 1, 6]),
         ("Squeeze", [1], [0, 6]),
         ("Flatten", None, [0, 6]),
         ("Unsqueeze", [-1], [0, 1, 6, 1]),
