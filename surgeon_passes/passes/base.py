@@ -16,6 +16,8 @@ class Pass:
     name: ClassVar[str] = "pass"
     once: ClassVar[bool] = False
     """runs before the fixpoint, not in it"""
+    makes: ClassVar[tuple[str, ...]] = ()
+    """names under which the report shows the edits that the pass makes by itself"""
 
     def run(self, state: State) -> bool:
         raise NotImplementedError(type(self).__name__)

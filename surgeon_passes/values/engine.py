@@ -13,14 +13,11 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.index import GraphIndex, subgraphs
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of, schema
-from surgeon_passes.ops.traits import CONTROL_FLOW, is_random
+from surgeon_passes.ops.traits import CONTROL_FLOW, SHAPE_READERS, is_random
 from surgeon_passes.values.bodies import captures
 from surgeon_passes.values.dims import static, type_shape
 from surgeon_passes.values.lattice import Value
 from surgeon_passes.values.types import TypeMap
-
-TYPE_ONLY = frozenset({"Shape", "Size"})
-"""They read their operand's type, not its value: a cone ends there."""
 
 _NEVER_FOLDED = frozenset({"DequantizeLinear"})
 
@@ -117,7 +114,7 @@ class Evaluator:
             if node is None or id(node) in found or self._solver.value(tensor) is None:
                 continue
             found[id(node)] = node
-            if node.op not in TYPE_ONLY:
+            if node.op not in SHAPE_READERS:
                 todo.extend(t for t in node.inputs if t.name)
                 todo.extend(captures(self.index, node))
         order = {id(scope): number for number, scope in enumerate(self.index.scopes)}

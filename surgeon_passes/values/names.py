@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 import onnx_graphsurgeon as gs
@@ -24,6 +25,13 @@ class SizeNames:
         self._taken = set(self.declared)
         self._made: dict[tuple[int, int], tuple[gs.Tensor, Poly]] = {}
         self._invented: set[str] = set()
+        self.names_results = True
+
+    def for_inputs_alone(self) -> SizeNames:
+        """The same names, of inputs only: what nothing tells of a result stays unknown."""
+        found = copy.copy(self)
+        found.names_results = False
+        return found
 
     def of_input(self, tensor: gs.Tensor, entry: TensorType) -> TensorType:
         """The type of an input of the main graph with a name for every dim."""
@@ -31,7 +39,7 @@ class SizeNames:
 
     def of_result(self, tensor: gs.Tensor, entry: TensorType) -> TensorType:
         """The type of what a node of the main graph makes, with a name for every dim that nothing tells."""
-        return self._named(tensor, entry, ANONYMOUS)
+        return self._named(tensor, entry, ANONYMOUS) if self.names_results else entry
 
     def symbols(self) -> Mapping[str, Poly]:
         """Every name so far, declared or invented."""
@@ -56,6 +64,10 @@ class SizeNames:
             self._invented.add(name)
             held = self._made[id(tensor), axis] = (tensor, Poly.symbol(name))
         return held[1]
+
+    def is_invented(self, name: str) -> bool:
+        """Whether no file says the name."""
+        return name in self._invented
 
     def told(self, dim: Dim) -> Dim:
         """``dim``, or None where it is said with invented names."""
