@@ -13,6 +13,7 @@ FAMILIES = (
     "reshape",
     "squeeze",
     "transpose",
+    "expand",
     "broadcast",
     "uniform",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …

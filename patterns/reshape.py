@@ -7,7 +7,7 @@ import numpy as np
 from surgeon_passes import Decline, Match, Replacement, rule
 from surgeon_passes.values import static_target
 
-from ._dims import Dims, ints, same, same_elements
+from ._dims import Dims, ints, reshape_target, same, same_elements
 
 
 @rule(
@@ -139,3 +139,45 @@ def _copied(middle: Dims, outer: Dims, place: int) -> int:
     if isinstance(dim, int) and dim > 0:
         return dim
     return 0 if place < len(outer) and same(dim, outer[place]) else -1
+
+
+@rule(
+    pattern="""
+        a = Reshape(x, inner) | Flatten(x) | Squeeze(x, inner?) | Unsqueeze(x, inner)
+        y = Flatten(a) | Squeeze(a, t?) | Unsqueeze(a, t)
+    """,
+    rewrite="y = Reshape(x, Target)",
+    exactness="exact",
+    sets=("shape",),
+    opset=(5, None),
+    tag="merged",
+)
+def merge_into_reshape(m: Match) -> Replacement:
+    """A Flatten, Squeeze or Unsqueeze of what was reshaped before is one Reshape.
+
+    Algebra
+        only the last shape counts
+
+    Declines when
+        more than one dim of the result can be said neither by a number nor by 0 or -1;
+        both are Squeeze, or both Unsqueeze (they are one of their kind);
+        the intermediate is used elsewhere.
+
+    Example
+        before:
+            g (float[N,6] x) => (float[N,1,2,3] y) {
+                target = Constant<value = int64[3] {0, 2, 3}>()
+                axis = Constant<value = int64[1] {1}>()
+                a = Reshape(x, target)
+                y = Unsqueeze(a, axis)
+            }
+        after:
+            g (float[N,6] x) => (float[N,1,2,3] y) {
+                target = Constant<value = int64[4] {0, 1, 2, 3}>()
+                y = Reshape(x, target)
+            }
+    """
+    if m.a.op == m.y.op != "Flatten":
+        raise Decline
+    m.value("inner")  # where it is computed, the verification covers how
+    return Replacement(Target=reshape_target(m.x, m.y))
