@@ -47,6 +47,7 @@ class Sizes(Pass):
     """
 
     name: ClassVar[str] = "sizes"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
     makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
