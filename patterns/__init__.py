@@ -13,7 +13,9 @@ FAMILIES = (
     "reshape",
     "squeeze",
     "transpose",
+    "expand",
     "broadcast",
+    "uniform",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now

@@ -1,56 +1,12 @@
-"""Expand and Tile: what enlarges nothing, or what broadcasting does anyway, goes. All bit-exact."""
+"""Expand and Tile before operators that broadcast anyway. All bit-exact."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._dims import Dims, same
-
-
-@rule(
-    pattern="y = Expand(x, target: partial)",
-    rewrite="y = x",
-    exactness="exact",
-    sets=("cleanup",),
-)
-def drop_expand(m: Match) -> Replacement:
-    """An Expand to the shape that its input has goes.
-
-    Algebra
-        a target dim of 1, or equal to the input's, leaves that axis as it is
-
-    Declines when
-        the target has more dims, or one that is not known to be 1 or the input's.
-
-    Example
-        before:
-            g (float[N,2] x) => (float[N,2] y) {
-                target = Constant<value = int64[2] {1, 2}>()
-                a = Expand(x, target)
-                y = Relu(a)
-            }
-        after:
-            g (float[N,2] x) => (float[N,2] y) {
-                y = Relu(x)
-            }
-    """
-    target = m.target.value
-    dims = list(target) if isinstance(target, np.ndarray) else target.dims()
-    held = m.x.shape
-    if held is None:
-        raise Decline(f"the rank of '{m.x.name}' is unknown")
-    if len(dims) > len(held):
-        raise Decline
-    for dim, own in zip(reversed(dims), reversed(held), strict=False):
-        if dim is None or (dim != 1 and (own is None or dim != own)):
-            raise Decline
-    return Replacement()
-
+from ._dims import Dims, require_absorbed
 
 # --- what broadcasting does ----------------------------------------------------------------------------------------------
 
@@ -64,30 +20,7 @@ def _require_absorbed(m: Match, x: Dims | None, expanded: Dims | None, others: I
     As the original runs, each dim of x is 1 or the expanded one; the rest is up to the other operands.
     """
     m.value("s")  # where it is computed, the verification covers how
-    shapes = [x, expanded, *others]
-    if any(shape is None for shape in shapes):
-        raise Decline(f"the rank of '{m.e.name}', or of what it meets, is unknown")
-    own, wide, *rest = ([*shape] for shape in shapes if shape is not None)
-    if max(len(own), *map(len, rest)) < len(wide):
-        raise Decline(f"'{m.e.name}' raises the rank of the result")
-    for place in range(1, len(wide) + 1):
-        small, big = _dim(own, place), wide[-place]
-        if same(small, big) or big == 1:
-            continue
-        if m.e.op == "Tile" and small != 1:
-            raise Decline(f"'{m.e.name}' repeats an axis that is not known to be of size 1")
-        if not any(_fills(_dim(shape, place), big) for shape in rest):
-            raise Decline(f"no other operand certainly has dim {big if big is not None else '?'} of '{m.e.name}'")
-
-
-def _dim(shape: Dims, place: int) -> Any:
-    """A dim counted from the back, 1 where there is none."""
-    return shape[-place] if place <= len(shape) else 1
-
-
-def _fills(dim: Any, wide: Any) -> bool:
-    """Whether broadcasting with ``dim`` certainly gives what broadcasting with ``wide`` gives, as the latter is legal."""
-    return same(dim, wide) or (isinstance(dim, int) and dim != 1)
+    require_absorbed(m.e, x, expanded, others)
 
 
 @rule(

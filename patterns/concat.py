@@ -1,4 +1,4 @@
-"""Split and Concat: what they undo of one another goes. All bit-exact."""
+"""Split and Concat: chains become one, what they undo of one another goes. All bit-exact."""
 
 from __future__ import annotations
 
@@ -69,3 +69,43 @@ def drop_split_concat(m: Match) -> Replacement:
             }
     """
     return Replacement()
+
+
+@rule(
+    pattern="""
+        i = Concat(inner...)
+        y = Concat(i, rest...) | Concat(p, i, rest...) | Concat(p, q, i, rest...) | Concat(p, q, r, i, rest...)
+    """,
+    rewrite="y = Concat(All...)<@y>",
+    exactness="exact",
+    sets=("shape",),
+    opset=(4, None),
+    recursive=True,
+)
+def merge_concats(m: Match) -> Replacement:
+    """A Concat among the first four parts of a Concat along the same axis is one with it.
+
+    Algebra
+        joining is associative
+
+    Declines when
+        the axes differ, or may: one counts from the back and the rank is unknown;
+        the inner result is used elsewhere, or twice.
+
+    Example
+        before:
+            g (float[N,1] a, float[N,2] b, float[N,3] c) => (float[N,6] y) {
+                i = Concat<axis = 1>(b, c)
+                y = Concat<axis = -1>(a, i)
+            }
+        after:
+            g (float[N,1] a, float[N,2] b, float[N,3] c) => (float[N,6] y) {
+                y = Concat<axis = -1>(a, b, c)
+            }
+    """
+    if m.i.attr("axis") != m.y.attr("axis") and m.axis("i") != m.axis("y"):
+        raise Decline
+    if m.i.is_shared:
+        raise Decline(f"'{m.i.name}' is used elsewhere, too")
+    before = tuple(part for part in (m.p, m.q, m.r) if part is not None)
+    return Replacement(All=(*before, *m.inner, *m.rest))

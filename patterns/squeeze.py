@@ -1,14 +1,12 @@
-"""Squeeze and Unsqueeze: what one takes away and the other brings back goes, or becomes one Reshape. All bit-exact."""
+"""Squeeze and Unsqueeze: two become one, nothing, or one Reshape. All bit-exact."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from surgeon_passes import Decline, Match, Operand, Replacement, rule
+from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._dims import ints, places
+from ._dims import ints, places, reshape_target
 
 
 @rule(
@@ -48,7 +46,7 @@ def merge_squeeze_unsqueeze(m: Match) -> Replacement:
     gone, back = ints(m.gone), ints(m.back)
     if _axes_agree(gone, back, m.x.rank):
         return Replacement("drop")
-    return Replacement("reshape", Target=_target(m.y))
+    return Replacement("reshape", Target=reshape_target(m.x, m.y))
 
 
 @rule(
@@ -88,7 +86,7 @@ def merge_unsqueeze_squeeze(m: Match) -> Replacement:
     rank = None if m.x.rank is None else m.x.rank + len(added)
     if _axes_agree(added, gone, rank):
         return Replacement("drop")
-    return Replacement("reshape", Target=_target(m.y))
+    return Replacement("reshape", Target=reshape_target(m.x, m.y))
 
 
 def _axes_agree(first: list[int], second: list[int], rank: int | None) -> bool:
@@ -101,14 +99,96 @@ def _axes_agree(first: list[int], second: list[int], rank: int | None) -> bool:
     return a is not None and a == b
 
 
-def _target(y: Operand) -> Any:
-    """A constant Reshape target for the shape of ``y``. Raises Decline where more than one dim is not known."""
-    shape = y.shape
-    if shape is None:
-        raise Decline(f"the rank of '{y.name}' is unknown")
-    target = [d if isinstance(d, int) else -1 for d in shape]
-    if target.count(-1) > 1 or (-1 in target and 0 in target):
-        raise Decline(f"more than one dim of '{y.name}' is not known")
-    if 0 in target:
-        raise Decline(f"'{y.name}' is empty")
-    return np.array(target, np.int64)
+@rule(
+    pattern="""
+        a = Unsqueeze(x, first: const)
+        y = Unsqueeze(a, second: const)
+    """,
+    rewrite="y = Unsqueeze(x, Axes)",
+    exactness="exact",
+    sets=("shape",),
+    recursive=True,
+    tag="merged",
+)
+def merge_unsqueezes(m: Match) -> Replacement:
+    """An Unsqueeze of an Unsqueeze is one Unsqueeze.
+
+    Algebra
+        the axes of the first lie among those that the second did not add, in their order
+
+    Declines when
+        an axis counts from the back and the rank is unknown;
+        the intermediate is used elsewhere.
+
+    Example
+        before:
+            g (float[N] x) => (float[1,N,1] y) {
+                one = Constant<value = int64[1] {1}>()
+                zero = Constant<value = int64[1] {0}>()
+                a = Unsqueeze(x, one)
+                y = Unsqueeze(a, zero)
+            }
+        after:
+            g (float[N] x) => (float[1,N,1] y) {
+                axes = Constant<value = int64[2] {0, 2}>()
+                y = Unsqueeze(x, axes)
+            }
+    """
+    first, second = ints(m.first), ints(m.second)
+    middle = None if m.x.rank is None else m.x.rank + len(first)
+    inner = _known_places(first, middle)
+    outer = _known_places(second, None if middle is None else middle + len(second))
+    return Replacement(Axes=np.array(sorted({*outer, *_among_others(inner, outer)}), np.int64))
+
+
+@rule(
+    pattern="""
+        a = Squeeze(x, first: const)
+        y = Squeeze(a, second: const)
+    """,
+    rewrite="y = Squeeze(x, Axes)",
+    exactness="exact",
+    sets=("shape",),
+    recursive=True,
+    tag="merged",
+)
+def merge_squeezes(m: Match) -> Replacement:
+    """A Squeeze of a Squeeze is one Squeeze.
+
+    Algebra
+        the axes of the second are those of x that the first left, in their order
+
+    Declines when
+        one of them takes all axes of size 1; an axis counts from the back and the rank is unknown;
+        the intermediate is used elsewhere.
+
+    Example
+        before:
+            g (float[1,N,1] x) => (float[N] y) {
+                zero = Constant<value = int64[1] {0}>()
+                one = Constant<value = int64[1] {1}>()
+                a = Squeeze(x, zero)
+                y = Squeeze(a, one)
+            }
+        after:
+            g (float[1,N,1] x) => (float[N] y) {
+                axes = Constant<value = int64[2] {0, 2}>()
+                y = Squeeze(x, axes)
+            }
+    """
+    inner = _known_places(ints(m.first), m.x.rank)
+    outer = _known_places(ints(m.second), None if m.x.rank is None else m.x.rank - len(inner))
+    return Replacement(Axes=np.array(sorted({*inner, *_among_others(outer, inner)}), np.int64))
+
+
+def _known_places(axes: list[int], rank: int | None) -> set[int]:
+    found = places(axes, rank)
+    if found is None:
+        raise Decline("an axis counts from the back and the rank is unknown")
+    return found
+
+
+def _among_others(axes: set[int], taken: set[int]) -> set[int]:
+    """The axes that stand at ``axes`` when those of ``taken`` are left out of count."""
+    others = [a for a in range(max(axes, default=-1) + len(taken) + 1) if a not in taken]
+    return {others[a] for a in axes}

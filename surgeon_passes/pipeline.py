@@ -332,8 +332,9 @@ class _Run:
         iterations, converged = self.fixpoint(state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
-        state.notes += refine_outputs(state.graph, state.types.declarable.type_of, never_equal)
-        return _Outcome(state, iterations, converged, export_model(state.model, state.types.declarable))
+        types = state.types.declarable
+        state.notes += refine_outputs(state.graph, types.type_of, never_equal)
+        return _Outcome(state, iterations, converged, export_model(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not p.once]

@@ -8,9 +8,9 @@ import pytest
 
 from surgeon_passes.patterns import reshape
 
-from .harness import Builder, apply
+from .harness import Builder, apply, assert_equal
 from .moves import EXACT as RULES
-from .moves import after, assert_becomes, assert_stays, target
+from .moves import SIZES, after, assert_becomes, assert_stays, target
 
 
 def dims(b: Builder, x: str, *wanted: int | list[int]) -> str:
@@ -133,3 +133,40 @@ def test_allowzero_is_kept() -> None:
     a = b.node("Reshape", b.input("x", [0, 6]), b.constant([3, 0]), allowzero=1)
     model = after(b, b.node("Reshape", a, b.constant([0, 5]), allowzero=1), 2)
     assert target(assert_becomes(model, Reshape=1, Neg=1)) == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("op", "arg", "wanted"),
+    [
+        ("Unsqueeze", [0], [1, -1, 1, 6]),
+        ("Squeeze", [1], [0, 6]),
+        ("Flatten", None, [0, 6]),
+        ("Unsqueeze", [-1], [0, 1, 6, 1]),
+    ],
+)
+def test_a_reshape_before_another_kind(op: str, arg: Any, wanted: list[int]) -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", ["N", 2, 3]), b.constant([0, 1, -1]))
+    names = [] if arg is None else [b.constant(arg)]
+    model = after(b, b.node(op, a, *names), len(wanted))
+    assert target(assert_becomes(model, Reshape=1, Neg=1)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("Unsqueeze", "Flatten"), ("Squeeze", "Flatten"), ("Flatten", "Unsqueeze")]
+)
+def test_two_kinds_of_reshapes(first: str, second: str) -> None:
+    b = Builder()
+    y = b.input("x", ["N", 1, 4])
+    for op in (first, second):
+        y = b.node(op, y, *([b.constant([1])] if op != "Flatten" else []))
+    model = after(b, y, 3 if second == "Unsqueeze" else 2)
+    found = apply(RULES, model)
+    assert sum(found.ops.values()) <= 2
+    assert_equal(model, found.model, SIZES, tolerance=0)
+
+
+def test_another_kind_with_two_open_dims_stays() -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", ["N", "H", 4]), b.constant([0, 0, 2, 2]))
+    assert_stays(after(b, b.node("Unsqueeze", a, b.constant([0])), 5), "more than one dim")

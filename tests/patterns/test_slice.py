@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .harness import Builder
+from .harness import Builder, apply, assert_equal, constants
+from .moves import EXACT as RULES
 from .moves import after, assert_becomes, assert_stays
 
 FULL = [
@@ -88,3 +89,81 @@ def test_old_slices() -> None:
     x = b.input("x", ["H", 11])
     a = b.node("Slice", x, starts=[2], ends=[2**63 - 1], axes=[1])
     assert_becomes(after(b, b.node("Slice", a, starts=[1, 0], ends=[4, 2]), 2), Slice=1, Neg=1)
+
+
+# --- computed places -----------------------------------------------------------------------------------------------------
+
+
+def less(b: Builder, x: str, axis: int, number: int, op: str = "Sub") -> str:
+    size = b.node("Gather", b.node("Shape", x), b.constant([axis]))
+    return str(b.node(op, size, b.constant([number]))) if number else str(size)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "left"),
+    [(0, 0, None), (1, 0, (1, 2**63 - 1)), (0, 1, (0, -1)), (2, 1, (2, -1)), (-3, 0, (-3, 2**63 - 1))],
+)
+def test_places_that_count_from_the_size(start: int, end: int, left: tuple[int, int] | None) -> None:
+    b = Builder()
+    x = b.input("x", ["H", 4])
+    model = after(b, b.node("Slice", x, b.constant([start]), less(b, x, 0, end), b.constant([0])), 2)
+    if left is None:
+        assert_becomes(model, Neg=1)
+        return
+    found = assert_becomes(model, sizes=({"H": 1}, {"H": 2}, {"H": 7}), Slice=1, Neg=1)
+    node = next(n for n in found.graph.node if n.op_type == "Slice")
+    assert tuple(int(constants(found)[n][0]) for n in node.input[1:3]) == left
+
+
+@pytest.mark.parametrize(("number", "op"), [(3, "Add"), (1, "Mul"), (2, "Mul")])
+def test_ends_behind_the_last_element(number: int, op: str) -> None:
+    b = Builder()
+    x = b.input("x", ["H", 4])
+    model = after(b, b.node("Slice", x, b.constant([0]), less(b, x, 0, number, op), b.constant([0])), 2)
+    assert_becomes(model, Neg=1)
+
+
+def test_a_start_that_counts_from_the_size() -> None:
+    b = Builder()
+    x = b.input("x", ["H", 4])
+    model = after(b, b.node("Slice", x, less(b, x, 0, 1), b.constant([2**63 - 1]), b.constant([0])), 2)
+    assert_becomes(model, sizes=({"H": 1}, {"H": 7}), Slice=1, Neg=1)
+
+
+@pytest.mark.parametrize(("number", "op"), [(2, "Sub"), (2, "Div")])
+def test_places_that_may_be_negative_or_are_a_part_stay(number: int, op: str) -> None:
+    """H - 2 at H = 1 is -1: from the back, that is another place than two from the back."""
+    b = Builder()
+    x = b.input("x", ["H", 4])
+    model = after(b, b.node("Slice", x, b.constant([0]), less(b, x, 0, number, op), b.constant([0])), 2)
+    assert_stays(model, "has no constant form")
+
+
+@pytest.mark.parametrize(("name", "axis"), [("x", 1), ("z", 0)])
+def test_the_size_of_another_axis_or_tensor_stays(name: str, axis: int) -> None:
+    b = Builder()
+    x, _ = b.input("x", ["H", "W"]), b.input("z", ["T", 2])
+    model = after(b, b.node("Slice", x, b.constant([0]), less(b, name, axis, 0), b.constant([0])), 2)
+    assert_stays(model, "has no constant form")
+
+
+def test_a_negative_step_between_computed_places_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["H", 4])
+    cuts = (less(b, x, 0, 1), b.constant([-(2**63)]), b.constant([0]), b.constant([-1]))
+    assert_stays(after(b, b.node("Slice", x, *cuts), 2), "negative step")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_open_slices_of_an_unknown_axis(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    b = Builder()
+    y = b.input("x", ["H", 2])
+    for _ in range(3):
+        end = 2**63 - 1 if rng.integers(2) else -int(rng.integers(1, 4))
+        y = cut(b, y, (0, int(rng.integers(0, 3)), end, 1))
+    sizes = tuple({"H": h} for h in (0, 1, 2, 3, 5, 8, 13))
+    model = after(b, y, 2)
+    found = apply(RULES, model)
+    assert found.ops["Slice"] <= 1
+    assert_equal(model, found.model, sizes, tolerance=0)
