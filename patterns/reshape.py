@@ -96,6 +96,7 @@ def drop_reshape(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     tag="merged",
+    recursive=True,
 )
 def merge_reshapes(m: Match) -> Replacement:
     """A Reshape of what was reshaped before is one Reshape.
