@@ -15,6 +15,7 @@ FAMILIES = (
     "transpose",
     "expand",
     "broadcast",
+    "resize",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now
