@@ -16,6 +16,7 @@ FAMILIES = (
     "expand",
     "broadcast",
     "resize",
+    "uniform",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now

@@ -98,7 +98,7 @@ class State:
         _type_functions(self.types, self.index)
         self.types.store()
         self.evaluator = Evaluator(self.graph, self.index, self.types)
-        self.context = Context(self.index, self.evaluator.value, self.types.type_of)
+        self.context = Context(self.index, self.evaluator.value, self.types.type_of, ramp=self.evaluator.ramp)
         self.rewriter = Rewriter(self.context, self.evaluator.cone, self.guard)
 
     def decide(self, decision: Decision, node: gs.Node | None = None) -> None:

@@ -1,0 +1,355 @@
+"""Tensors of unknown size that are one number everywhere, or count up: what is done with them is done more simply.
+
+All bit-exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surgeon_passes import Decline, Match, Operand, Replacement, rule
+
+from ._dims import Dims, reshape_target, same
+
+# --- zeros ---------------------------------------------------------------------------------------------------------------
+
+
+def _given(state: Operand | None) -> Operand | None:
+    """The initial state, or None where it is +0 everywhere: that is what a missing one is."""
+    fill = None if state is None else state.fill
+    return None if fill is not None and fill == 0 and not np.signbit(fill) else state
+
+
+@rule(
+    pattern="y?, last? = GRU|RNN(x, w, r, b?, lengths?, h)",
+    rewrite="y, last = @y(x, w, r, b, lengths)<@y>",
+    exactness="exact",
+    sets=("cleanup",),
+    opset=(7, None),
+)
+def drop_zero_state(m: Match) -> Replacement:
+    """An initial state of zeros, computed for the batch at hand, goes from GRU and RNN.
+
+    Algebra
+        a state that is left out is 0; with it go the Shape, Concat and ConstantOfShape that made the zeros
+
+    Declines when
+        the state is not certainly 0 everywhere.
+
+    Example
+        before:
+            g (float[S,N,2] x, float[1,3,2] w, float[1,3,3] r) => (float[1,N,3] y) {
+                one = Constant<value = int64 {1}>()
+                at = Constant<value = int64[1] {0}>()
+                directions = Constant<value = int64[1] {1}>()
+                hidden = Constant<value = int64[1] {3}>()
+                shape = Shape(x)
+                n = Gather(shape, one)
+                batch = Unsqueeze(n, at)
+                size = Concat<axis = 0>(directions, batch, hidden)
+                h = ConstantOfShape(size)
+                all, y = RNN<hidden_size = 3>(x, w, r, , , h)
+            }
+        after:
+            g (float[S,N,2] x, float[1,3,2] w, float[1,3,3] r) => (float[1,N,3] y) {
+                all, y = RNN<hidden_size = 3>(x, w, r)
+            }
+    """
+    if _given(m.h) is not None:
+        raise Decline
+    return Replacement()
+
+
+@rule(
+    pattern="y?, last?, cell? = LSTM(x, w, r, b?, lengths?, h?, c?, p?)",
+    rewrite="y, last, cell = LSTM(x, w, r, b, lengths, H, C, p)<@y>",
+    exactness="exact",
+    sets=("cleanup",),
+    opset=(7, None),
+)
+def drop_zero_lstm_state(m: Match) -> Replacement:
+    """Initial states of zeros, computed for the batch at hand, go from LSTM.
+
+    Algebra
+        a state that is left out is 0
+
+    Declines when
+        neither state is certainly 0 everywhere.
+
+    Example
+        before:
+            g (float[S,N,2] x, float[1,12,2] w, float[1,12,3] r, float[1,N,3] h) => (float[1,N,3] y) {
+                zero = Constant<value = float[1,1,1] {0.0}>()
+                size = Shape(h)
+                c = Expand(zero, size)
+                all, y = LSTM<hidden_size = 3>(x, w, r, , , h, c)
+            }
+        after:
+            g (float[S,N,2] x, float[1,12,2] w, float[1,12,3] r, float[1,N,3] h) => (float[1,N,3] y) {
+                all, y = LSTM<hidden_size = 3>(x, w, r, , , h)
+            }
+    """
+    h, c = _given(m.h), _given(m.c)
+    if (h is None) == (m.h is None) and (c is None) == (m.c is None):
+        raise Decline
+    return Replacement(H=h, C=c)
+
+
+# --- one number ----------------------------------------------------------------------------------------------------------
+
+
+def _same_shape(a: Dims | None, b: Dims | None) -> bool:
+    return a is not None and b is not None and len(a) == len(b) and all(map(same, a, b))
+
+
+@rule(
+    pattern="""
+        y = Add|Sub|Mul|Div|Pow|Min|Max|And|Or|Equal|Less|LessOrEqual|Greater|GreaterOrEqual(a, b)
+    """,
+    rewrite={
+        "first": "y = @y(C, b)<@y>",
+        "second": "y = @y(a, C)<@y>",
+    },
+    exactness="exact",
+    sets=("shape",),
+    opset=(8, None),
+    tag="scalar",
+)
+def use_scalar(m: Match) -> Replacement:
+    """A tensor that is one number everywhere is a scalar constant where broadcasting spreads it as far.
+
+    Algebra
+        a ∘ full(shape, c) = a ∘ c where a has the result's shape by itself
+
+    Declines when
+        the other operand does not certainly have the result's shape.
+
+    Example
+        before:
+            g (float[N,T] x) => (float[N,T] y) {
+                shape = Shape(x)
+                ones = ConstantOfShape<value = float[1] {1.0}>(shape)
+                y = Add(x, ones)
+            }
+        after:
+            g (float[N,T] x) => (float[N,T] y) {
+                one = Constant<value = float {1.0}>()
+                y = Add(x, one)
+            }
+    """
+    for name, other, choice in ((m.a, m.b, "first"), (m.b, m.a, "second")):
+        if isinstance(name.value, np.ndarray) or name.fill is None:
+            continue
+        if not _same_shape(other.shape, m.y.shape):
+            raise Decline(f"'{other.name}' does not certainly have the shape of '{m.y.name}'")
+        return Replacement(choice, C=np.array(name.fill))
+    raise Decline
+
+
+@rule(
+    pattern="""
+        g = Gather(w: const, i)<axis=0>
+        y = Add|Mul(a, g)
+    """,
+    rewrite={
+        "alone": "y = @y(a, Row)",
+        "shared": """
+            g = Gather(w, i)<axis=0>
+            y = @y(a, Row)
+        """,
+    },
+    exactness="exact",
+    sets=("shape",),
+    opset=(8, None),
+    tag="row",
+)
+def use_one_row(m: Match) -> Replacement:
+    """A table read at one index everywhere is one of its rows where broadcasting spreads it as far.
+
+    Token types of an encoder are such a table: exporters fill the indices with zeros.
+
+    Algebra
+        w[full(shape, k)] is the row w[k] at every place
+
+    Declines when
+        the indices are not certainly one number inside the table;
+        the other operand does not certainly have the result's shape.
+
+    Example
+        before:
+            g (float[N,T,2] x) => (float[N,T,2] y) <float[2,2] w = {1.0, 2.0, 3.0, 4.0}> {
+                end = Constant<value = int64[1] {2}>()
+                at = Constant<value = int64[1] {0}>()
+                shape = Shape(x)
+                size = Slice(shape, at, end)
+                i = ConstantOfShape<value = int64[1] {1}>(size)
+                g = Gather(w, i)
+                y = Add(x, g)
+            }
+        after:
+            g (float[N,T,2] x) => (float[N,T,2] y) <float[2] row = {3.0, 4.0}> {
+                y = Add(x, row)
+            }
+    """
+    if isinstance(m.i.value, np.ndarray) or m.i.fill is None:
+        raise Decline
+    table, place = m.w.value, int(m.i.fill)
+    if not -len(table) <= place < len(table):
+        raise Decline(f"index {place} lies outside '{m.w.name}'")
+    if not _same_shape(m.a.shape, m.y.shape):
+        raise Decline(f"'{m.a.name}' does not certainly have the shape of '{m.y.name}'")
+    return Replacement("shared" if m.g.is_shared else "alone", Row=table[place])
+
+
+# --- masks ---------------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    pattern="y = And(t, x) | Or(t, x)",
+    rewrite="y = x",
+    exactness="exact",
+    sets=("cleanup",),
+    opset=(7, None),
+)
+def drop_neutral_mask(m: Match) -> Replacement:
+    """An And with true everywhere, or an Or with false everywhere, goes.
+
+    Algebra
+        true ∧ x = x; false ∨ x = x
+
+    Declines when
+        the mask is not certainly so, or x does not certainly have the result's shape.
+
+    Example
+        before:
+            g (bool[N,T] x) => (bool[N,T] y) {
+                shape = Shape(x)
+                t = ConstantOfShape<value = bool[1] {1}>(shape)
+                a = And(t, x)
+                y = Not(a)
+            }
+        after:
+            g (bool[N,T] x) => (bool[N,T] y) {
+                y = Not(x)
+            }
+    """
+    if m.t.fill is None or bool(m.t.fill) != (m.y.op == "And"):
+        raise Decline
+    if not _same_shape(m.x.shape, m.y.shape):
+        raise Decline(f"'{m.x.name}' does not certainly have the shape of '{m.y.name}'")
+    return Replacement()
+
+
+@rule(
+    pattern="""
+        k = And(t, x)
+        w = Where(k, p, q)
+        y = Add(a, w)
+    """,
+    rewrite={
+        "alone": "y = Add(a, Where(x, p, q))",
+        "shared": """
+            k = And(t, x)
+            w = Where(k, p, q)
+            y = Add(a, Where(x, p, q))
+        """,
+    },
+    exactness="exact",
+    sets=("shape",),
+    opset=(9, None),
+)
+def drop_true_part_of_mask(m: Match) -> Replacement:
+    """The part of an attention mask that is true everywhere goes where the scores are as large.
+
+    Encoders get such a part from exporters: "position >= 0", over the whole sequence.
+
+    Algebra
+        a + where(true ∧ x, p, q) = a + where(x, p, q) where a has the result's shape by itself
+
+    Declines when
+        that part is not certainly true everywhere, or the scores do not certainly have the result's shape.
+
+    Example
+        before:
+            g (float[N,T,T] a, bool[N,1,T] x) => (float[N,T,T] y) {
+                none = Constant<value = float {0.0}>()
+                low = Constant<value = float {-100.0}>()
+                shape = Shape(a)
+                t = ConstantOfShape<value = bool[1] {1}>(shape)
+                k = And(t, x)
+                w = Where(k, none, low)
+                y = Add(a, w)
+            }
+        after:
+            g (float[N,T,T] a, bool[N,1,T] x) => (float[N,T,T] y) {
+                none = Constant<value = float {0.0}>()
+                low = Constant<value = float {-100.0}>()
+                w = Where(x, none, low)
+                y = Add(a, w)
+            }
+    """
+    if m.t.fill is None or not bool(m.t.fill):
+        raise Decline
+    if not _same_shape(m.a.shape, m.y.shape):
+        raise Decline(f"'{m.a.name}' does not certainly have the shape of '{m.y.name}'")
+    return Replacement("shared" if m.w.is_shared or m.k.is_shared else "alone")
+
+
+# --- counting up ---------------------------------------------------------------------------------------------------------
+
+
+def _is_all_of(indices: Operand, size: Any) -> bool:
+    """Whether the indices are 0, 1 … ``size`` - 1 in row-major order."""
+    ramp = indices.ramp
+    if ramp is None or not ramp.counts():
+        return False
+    total: Any = 1
+    for dim in ramp.shape:
+        if dim is None:
+            return False
+        total = dim * total
+    return same(total, size)
+
+
+@rule(
+    pattern="y = Gather(x, i)<axis=0>",
+    rewrite="y = Reshape(x, Target)",
+    exactness="exact",
+    sets=("shape",),
+    opset=(5, None),
+    tag="gathered",
+)
+def gather_all_as_reshape(m: Match) -> Replacement:
+    """A Gather that takes every row, in order, is a Reshape.
+
+    Exporters write ``mask[batch, position]`` over all batches and positions as a Gather from the flattened mask.
+
+    Algebra
+        x[i] with i = 0, 1, 2 … in row-major order has the elements of x in their order
+
+    Declines when
+        the indices are not certainly all of the rows in order, or no constant target says the result's shape.
+
+    Example
+        before:
+            g (float[N,3] x) => (float[N,1,3] y) {
+                first = Constant<value = int64 {0}>()
+                step = Constant<value = int64 {1}>()
+                at = Constant<value = int64[1] {1}>()
+                shape = Shape(x)
+                n = Gather(shape, first)
+                count = Range(first, n, step)
+                i = Unsqueeze(count, at)
+                y = Gather(x, i)
+            }
+        after:
+            g (float[N,3] x) => (float[N,1,3] y) {
+                target = Constant<value = int64[3] {0, 1, 3}>()
+                y = Reshape(x, target)
+            }
+    """
+    if m.x.shape is None or not m.x.shape or not _is_all_of(m.i, m.x.shape[0]):
+        raise Decline
+    return Replacement(Target=reshape_target(m.x, m.y))
