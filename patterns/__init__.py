@@ -5,9 +5,20 @@ Every rule explains itself in its docstring: *Algebra*, *Declines when*, *Exampl
 
 FAMILIES = (
     "elimination",  # first: what does nothing must not hide a pattern from the rules below
-    "shape",  # then data movement, for the same reason
+    "pointwise",
+    "cast",
+    "concat",  # then data movement, for the same reason
+    "pad",
+    "slice",
+    "reshape",
+    "squeeze",
+    "transpose",
+    "expand",
+    "broadcast",
+    "uniform",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
+    "linear",  # constants are in weight and bias by now
     "decomposed",  # written-out operators: none of the above makes or breaks one
     "reparam",  # last: a branch is merged only when it is as short as it gets
 )

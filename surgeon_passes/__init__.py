@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
+    from surgeon_passes.grouping import Group, groups
     from surgeon_passes.passes import Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize, Verify
     from surgeon_passes.pipeline import Pipeline, optimize
     from surgeon_passes.region import Exactness, Tolerances
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from surgeon_passes.rules.match import Leaf, Match, Operand
     from surgeon_passes.rules.registry import Registry
     from surgeon_passes.rules.rule import Decline, Replacement, Rule, rule
+    from surgeon_passes.selection import Only
     from surgeon_passes.values import Evaluator
 
 __version__ = "0.1.0"
@@ -32,6 +34,8 @@ _HOMES = {
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
     "passes": ("Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "Verify"),
     "pipeline": ("Pipeline", "optimize"),
+    "grouping": ("Group", "groups"),
+    "selection": ("Only",),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
     "rules.match": ("Leaf", "Match", "Operand"),
@@ -49,9 +53,11 @@ __all__ = [
     "Evaluator",
     "Exactness",
     "Fold",
+    "Group",
     "Leaf",
     "Match",
     "ModelError",
+    "Only",
     "Operand",
     "Pass",
     "Pipeline",
@@ -67,6 +73,7 @@ __all__ = [
     "Tolerances",
     "UsageError",
     "Verify",
+    "groups",
     "optimize",
     "rule",
 ]

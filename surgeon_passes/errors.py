@@ -6,6 +6,9 @@ other exception that leaves the package is a bug.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class SurgeonError(Exception):
     """Base class; ``str(error)`` is one line."""
@@ -36,3 +39,10 @@ class RuleError(SurgeonError):
 
 class ContradictionError(ModelError):
     """Shape inference and the shape evaluator disagree about a node: one of them is wrong, so nothing is done."""
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`` (did you mean 'strides'?)``, or nothing where no candidate is near."""
+    names = sorted(set(candidates) - {""})
+    near = [name for name in names if name.lower() == word.lower()] or difflib.get_close_matches(word, names, n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""

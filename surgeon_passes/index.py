@@ -195,6 +195,14 @@ class GraphIndex:
         """Opset of the node's domain in its scope."""
         return self.scope(node).opset(node.domain or "")
 
+    def holder(self, node: gs.Node) -> gs.Node:
+        """The node of the main graph, or of a function, in whose bodies ``node`` lies; itself where it lies in none."""
+        owner = self.scope(node).owner
+        while owner is not None:
+            node = owner
+            owner = self.scope(node).owner
+        return node
+
     def producer(self, tensor: gs.Tensor) -> gs.Node | None:
         return self._producer.get(id(tensor))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import time
@@ -14,18 +15,22 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import Decision
-from surgeon_passes.errors import ModelError, SurgeonError, UsageError
+from surgeon_passes.dynamics import find_dynamic
+from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
 from surgeon_passes.model.importer import import_function
-from surgeon_passes.passes import Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
+from surgeon_passes.model.outputs import refine_outputs
+from surgeon_passes.passes import PASSES, Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
 from surgeon_passes.report.counts import Counts, count
 from surgeon_passes.result import Result
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.selection import Only
+from surgeon_passes.values.dims import never_equal
 
 Source: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | gs.Graph | Model"
 MAX_GUILTY = 8
@@ -47,18 +52,53 @@ class Pipeline:
         registry: Registry | None = None,
         observers: Iterable[Observer] = (),
         progress: Progress | None = None,
+        skip: Iterable[str] = (),
+        keep: Iterable[str] = (),
+        only: Only | str | None = None,
     ) -> Result:
         """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result.
+
+        ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
+        nodes and tensors that stay as they are; ``only`` is the part that may change.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
         with _no_collection(), _blaming(source):
-            run = _Run(self, load(source), options, registry or Registry.installed(), tuple(observers), progress)
+            registry = registry or Registry.installed()
+            names = _names(skip)
+            switches = _Switches(frozenset(names), tuple(_names(keep)), only)
+            run = _Run(
+                self.without(names, registry), load(source), options, registry, tuple(observers), progress, switches
+            )
             result = run.result()
             if isinstance(source, gs.Graph):
                 put_back(result.graph, source)
         return result
+
+    def without(self, skip: Sequence[str], registry: Registry) -> Pipeline:
+        """This pipeline less the passes that ``skip`` names. Raises UsageError for a name that nothing has."""
+        known = {p.name for p in PASSES} | {e for p in PASSES for e in p.makes} | {p.name for p in self.passes}
+        for step in self.passes:
+            known |= set(step.makes) | (step.known_names(registry) if isinstance(step, Rewrite) else set())
+        known |= Rewrite().known_names(registry)
+        for name in skip:
+            if name not in known:
+                raise UsageError(f"no rule or set of rules is called '{name}', nor a pass{did_you_mean(name, known)}")
+        found = copy.copy(self)
+        found.passes = tuple(p for p in self.passes if p.name not in skip)
+        return found
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+@dataclass(frozen=True)
+class _Switches:
+    skip: frozenset[str] = frozenset()
+    keep: tuple[str, ...] = ()
+    only: Only | str | None = None
 
 
 @contextmanager
@@ -130,12 +170,13 @@ def default_passes(
     shapes: Mapping[str, Shape] | None = None,
     *,
     rules: Iterable[Rule] = (),
-    skip: Iterable[str] = (),
     max_bytes: int | str = "1MiB",
+    allow_lossy_casts: bool = False,
 ) -> tuple[Pass, ...]:
     """The passes of the default pipeline; Specialize among them where there are ``shapes``."""
     first: tuple[Pass, ...] = (Specialize(shapes),) if shapes else ()
-    return (*first, Fold(max_bytes=max_bytes), Rewrite(rules=rules, skip=skip), Sizes(), Duplicates(), Cleanup())
+    rewrite = Rewrite(rules=rules, allow_lossy_casts=allow_lossy_casts)
+    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup())
 
 
 def optimize(
@@ -144,6 +185,9 @@ def optimize(
     *,
     rules: Iterable[Rule] = (),
     skip: Iterable[str] = (),
+    keep: Iterable[str] = (),
+    only: Only | str | None = None,
+    allow_lossy_casts: bool = False,
     verify: Verify | str | None = None,
     max_iterations: int = 10,
     registry: Registry | None = None,
@@ -153,11 +197,20 @@ def optimize(
     """The default pipeline on a path, ModelProto or gs.Graph.
 
     ``shapes`` fixes input dims: ``{"images": [1, 3, 640, 640]}`` or ``{"images": {"N": 1}}``. ``rules`` are rules of one's
-    own, applied besides the installed ones; ``skip`` names rules or sets to leave out. Raises SurgeonError.
+    own, applied besides the installed ones; ``skip`` names passes, rules or sets of rules to leave out; ``keep`` are patterns
+    of the names of nodes and tensors that stay as they are; ``only`` is the part that may change (an :class:`Only`, or its
+    text); ``allow_lossy_casts`` lets rules drop Casts that lose values. Raises SurgeonError.
     """
-    passes = default_passes(shapes, rules=rules, skip=skip)
+    passes = default_passes(shapes, rules=rules, allow_lossy_casts=allow_lossy_casts)
     return Pipeline(*passes, max_iterations=max_iterations).run(
-        source, verify=verify, registry=registry, progress=progress, observers=observers
+        source,
+        verify=verify,
+        registry=registry,
+        progress=progress,
+        observers=observers,
+        skip=skip,
+        keep=keep,
+        only=only,
     )
 
 
@@ -187,8 +240,10 @@ class _Run:
         registry: Registry,
         observers: tuple[Observer, ...],
         progress: Progress | None,
+        switches: _Switches,
     ) -> None:
         self.pipeline = pipeline
+        self.switches = switches
         self.verify = verify
         self.registry = registry
         self.observers = observers
@@ -233,6 +288,7 @@ class _Run:
             folder=self.folder,
             external=self.external,
             shapes=self.shapes,
+            dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
         )
 
     @property
@@ -266,6 +322,9 @@ class _Run:
             progress=self.progress,
             banned={(d.rule, d.graph, d.root) for d in banned},
             edit_limit=limit,
+            keep=self.switches.keep,
+            only=self.switches.only,
+            skip=self.switches.skip,
         )
         self.attach_checker(state)
         for step in (p for p in self.pipeline.passes if p.once):
@@ -273,7 +332,9 @@ class _Run:
         iterations, converged = self.fixpoint(state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
-        return _Outcome(state, iterations, converged, export_model(state.model, state.types.declarable))
+        types = state.types.declarable
+        state.notes += refine_outputs(state.graph, types.type_of, never_equal)
+        return _Outcome(state, iterations, converged, export_model(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not p.once]

@@ -18,6 +18,7 @@ from surgeon_passes.model.files import write_proto
 from surgeon_passes.ops.schema import STANDARD
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.counts import Counts
+from surgeon_passes.report.dynamic import Dynamic, is_static
 
 if TYPE_CHECKING:
     from surgeon_passes.report.latency import Latency
@@ -44,6 +45,8 @@ class Result:
     folder: str = ""
     external: bool = False
     shapes: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: Dynamic = field(default_factory=Dynamic)
+    """what is not static, and why: operators whose size is data, and nodes that compute with sizes"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 
@@ -93,11 +96,12 @@ class Result:
             for node in graph.node:
                 todo += [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
                 is_size = node.op_type in ("Shape", "Size")
-                found += [name for name in node.output if name and (is_size or not _is_static(info.get(name)))]
+                found += [name for name in node.output if name and (is_size or not is_static(info.get(name)))]
         return found
 
     @property
     def is_static(self) -> bool:
+        """Whether every tensor has a fixed shape and nothing computes with shapes when the model runs."""
         return not self.dynamic_inputs and not self.dynamic_items
 
     @property
@@ -152,16 +156,6 @@ class Result:
 
 def _is_known(domain: str) -> bool:
     return domain in STANDARD or domain.startswith("com.microsoft")
-
-
-def _is_static(value: onnx.ValueInfoProto | None) -> bool:
-    if value is None:
-        return False
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        return False
-    shape = value.type.tensor_type
-    return shape.HasField("shape") and all(d.HasField("dim_value") for d in shape.shape.dim)
 
 
 __all__: Sequence[str] = ["Result"]

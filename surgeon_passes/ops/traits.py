@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Max", "Min", "Sum", "Mean"}
 )
@@ -31,6 +33,49 @@ ELEMENTWISE = frozenset(
      "GreaterOrEqual", "LessOrEqual", "Where", "PRelu", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift"}
 )  # fmt: skip
 """Each output element depends on the elements at its own (broadcast) place."""
+
+SHAPE_READERS = frozenset({"Shape", "Size"})
+"""They read their operand's shape, not its values."""
+
+DATA_SIZED: Mapping[str, str] = {
+    "NonZero": "how many elements are not zero is data",
+    "NonMaxSuppression": "how many boxes are kept is data",
+    "Unique": "how many elements differ is data",
+    "Compress": "how many elements its condition keeps is data",
+    "StringNormalizer": "how many words are no stop words is data",
+    "StringSplit": "how many parts a string has is data",
+    "ImageDecoder": "the size of an image is data",
+}
+"""Operators whose output size is decided by the values that they process, and how."""
+
+SIZE_ARGUMENTS: Mapping[str, Mapping[int, str]] = {
+    "Reshape": {1: "shape"},
+    "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
+    "Expand": {1: "shape"},
+    "Tile": {1: "repeats"},
+    "Resize": {1: "roi", 2: "scales", 3: "sizes"},
+    "Upsample": {1: "scales", 2: "scales"},
+    "Pad": {1: "pads", 3: "axes"},
+    "Split": {1: "split"},
+    "SplitToSequence": {1: "split"},
+    "ConstantOfShape": {0: "input"},
+    "Range": {0: "start", 1: "limit", 2: "delta"},
+    "Squeeze": {1: "axes"},
+    "Unsqueeze": {1: "axes"},
+    "TopK": {1: "K"},
+    "OneHot": {1: "depth"},
+    "CenterCropPad": {1: "shape"},
+    "MaxUnpool": {2: "output_shape"},
+    "AffineGrid": {1: "size"},
+    "Col2Im": {1: "image_shape", 2: "block_shape"},
+    "DFT": {1: "dft_length", 2: "axis"},
+    "STFT": {1: "frame_step", 3: "frame_length"},
+    "MelWeightMatrix": {0: "num_mel_bins", 1: "dft_length"},
+    **{op: {0: "size"} for op in ("HannWindow", "HammingWindow", "BlackmanWindow")},
+    **{f"Reduce{op}": {1: "axes"} for op in (
+        "Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")},
+}  # fmt: skip
+"""Operands (in the newest form) whose values decide the size of the output, by position."""
 
 
 def is_random(op: str) -> bool:

@@ -9,4 +9,7 @@ from surgeon_passes.passes.sizes import Sizes
 from surgeon_passes.passes.specialize import Specialize
 from surgeon_passes.passes.state import State, Verify
 
-__all__ = ["Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "State", "Verify"]
+PASSES: tuple[type[Pass], ...] = (Specialize, Fold, Rewrite, Sizes, Duplicates, Cleanup)
+"""All of them, in the order of the default pipeline."""
+
+__all__ = ["PASSES", "Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "State", "Verify"]

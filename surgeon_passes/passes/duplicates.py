@@ -28,9 +28,12 @@ class Duplicates(Pass):
 
     Never random operators, nodes that hold bodies, calls of functions, or operators of custom domains: whether two of
     those give the same is not known. Nor QuantizeLinear and DequantizeLinear: runtimes look for one pair at each operator.
+    Nor what constants alone decide: that is folded, or left for its size.
     """
 
     name: ClassVar[str] = "duplicates"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
+    makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
         edits: list[Edit] = []
@@ -96,4 +99,5 @@ def _may_merge(state: State, scope: Scope, node: gs.Node) -> bool:
         return False
     if node.op in CONTROL_FLOW or node.op in QUANTIZATION or any(True for _ in subgraphs(node)):
         return False
-    return not state.evaluator.draws(node)
+    # What could be folded was left for its size: as one node it might be folded, then written out by each of its readers.
+    return not state.evaluator.draws(node) and not state.evaluator.is_foldable(node)

@@ -12,6 +12,7 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import APPLIED, DECLINED, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import Pass, parse_bytes
+from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
@@ -37,6 +38,7 @@ class Fold(Pass):
     """
 
     name: ClassVar[str] = "fold"
+    makes: ClassVar[tuple[str, ...]] = (LIFT, RUNTIME, HANDLERS, INLINE)
     max_bytes: int | str = "1MiB"
 
     def run(self, state: State) -> bool:
@@ -75,8 +77,7 @@ class _Folder:
                 continue
             constant = self.lifted(node, result)
             if constant is not None:
-                self.apply(LIFT, node, result, constant)
-                changed = True
+                changed = self.apply(LIFT, node, result, constant) is not None or changed
         self.state.rewriter.journal.forget()
         return changed
 

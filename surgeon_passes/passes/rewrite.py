@@ -12,7 +12,7 @@ from typing import ClassVar
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import DECLINED, Decision
-from surgeon_passes.errors import RuleError, UsageError
+from surgeon_passes.errors import RuleError, UsageError, did_you_mean
 from surgeon_passes.index import node_label
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.base import Pass
@@ -20,9 +20,10 @@ from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
-from surgeon_passes.rules.match import Match
+from surgeon_passes.rules.match import Match, Options
 from surgeon_passes.rules.matcher import Matcher, root_operators
 from surgeon_passes.rules.pattern import OpId
+from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
 
 DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
@@ -36,13 +37,16 @@ class Rewrite(Pass):
     """Apply rules until nothing changes: ``Rewrite()``, ``Rewrite("fusion", "drop_cast")``, ``Rewrite(my_rule)``.
 
     Sets of rules, names of single ones, or rules themselves; those alone are applied. ``rules`` are applied besides them,
-    ``skip`` names rules or sets to leave out. Raises UsageError for an unknown set or name, or for what is no rule.
+    ``skip`` names rules or sets to leave out. ``allow_lossy_casts`` lets rules drop Casts that lose values. Raises
+    UsageError for an unknown set or name, or for what is no rule.
     """
 
     name: ClassVar[str] = "rewrite"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
     sets: tuple[str, ...] = DEFAULT_SETS
     skip: tuple[str, ...] = ()
     approximate: bool = False
+    allow_lossy_casts: bool = False
     rules: tuple[Rule, ...] = field(default=())
 
     def __init__(
@@ -50,6 +54,7 @@ class Rewrite(Pass):
         *sets: str | Rule,
         skip: Iterable[str] = (),
         approximate: bool = False,
+        allow_lossy_casts: bool = False,
         rules: Iterable[Rule] = (),
     ) -> None:
         names = tuple(s for s in sets if isinstance(s, str))
@@ -59,15 +64,16 @@ class Rewrite(Pass):
         if wrong is not None:
             raise UsageError(f"{wrong!r} is no rule: decorate a function with @surgeon_passes.rule, or name a set")
         object.__setattr__(self, "sets", names or (() if alone else DEFAULT_SETS))
-        object.__setattr__(self, "skip", tuple(skip))
+        object.__setattr__(self, "skip", (skip,) if isinstance(skip, str) else tuple(skip))
         object.__setattr__(self, "approximate", approximate)
+        object.__setattr__(self, "allow_lossy_casts", allow_lossy_casts)
         object.__setattr__(self, "rules", tuple(own))
 
     def run(self, state: State) -> bool:
         rules = self.selected(state)
         if not rules:
             return False
-        sweeper = _Sweeper(state, rules)
+        sweeper = _Sweeper(state, rules, Options(allow_lossy_casts=self.allow_lossy_casts))
         changed = False
         pending: list[gs.Node] = state.index.nodes()
         for _ in range(MAX_SWEEPS):
@@ -80,16 +86,20 @@ class Rewrite(Pass):
             remove_dead(state)
         return changed
 
+    def known_names(self, registry: Registry) -> set[str]:
+        """Rules, and sets of rules, that may be named."""
+        return registry.known_sets() | {r.name for r in (*registry, *self.rules)} | set(DEFAULT_SETS)
+
     def selected(self, state: State) -> list[Rule]:
         """The rules of this pass in their order. Raises UsageError for an unknown set or name."""
         registry = state.registry
-        known = registry.known_sets() | {r.name for r in registry} | set(DEFAULT_SETS)
+        known = self.known_names(registry)
         for name in (*self.sets, *self.skip):
-            if name not in known and name not in {r.name for r in self.rules}:
-                raise UsageError(f"no rule or set of rules is called '{name}' (sets: {', '.join(sorted(known))})")
+            if name not in known:
+                raise UsageError(f"no rule or set of rules is called '{name}'{did_you_mean(name, known)}")
         chosen = [r for r in registry.select(self.sets) if r.name not in {o.name for o in self.rules}]
         chosen += [r for r in self.rules if r not in chosen]
-        skip = set(self.skip)
+        skip = set(self.skip) | state.skip
         return [
             r
             for r in chosen
@@ -100,13 +110,14 @@ class Rewrite(Pass):
 class _Sweeper:
     """One worklist pass over some nodes, in order; what a rewrite touches is visited again."""
 
-    def __init__(self, state: State, rules: list[Rule]) -> None:
+    def __init__(self, state: State, rules: list[Rule], options: Options) -> None:
         self.state = state
+        context = state.context.having(options)
         self.index = state.index
         self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
         self.limit = 10 * len(self.index.nodes()) + 1000
         for rule in rules:
-            matcher = Matcher(rule.pattern, state.context)
+            matcher = Matcher(rule.pattern, context)
             for op in root_operators(rule.pattern):
                 self.by_root.setdefault(op, []).append((rule, matcher))
 
@@ -192,7 +203,7 @@ class _Sweeper:
             return None
         if (rule.name, self.index.scope(match.root).path, root) in state.banned:
             return None
-        edit = state.rewriter.rewrite(rule, match, list(reads))
+        edit = state.rewriter.rewrite(rule, match, reads)  # the function adds to them
         state.made.append(edit.decision)
         self.state.times[rule.name] += 1
         if self.state.times[rule.name] > self.limit:

@@ -11,6 +11,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import Scope, node_label
 from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.traits import SHAPE_READERS
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.settle import settle
@@ -35,7 +36,6 @@ from surgeon_passes.values.expressions import (
 )
 
 RULE = "share_sizes"
-_READS_TYPE = ("Shape", "Size")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Sizes(Pass):
     """
 
     name: ClassVar[str] = "sizes"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
+    makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
         changed = False
@@ -147,7 +149,7 @@ class _Scope:
             if node is None or id(node) in found or not self.is_size(node):
                 continue
             found.add(id(node))
-            if node.op not in _READS_TYPE:
+            if node.op not in SHAPE_READERS:
                 todo.extend(t for t in node.inputs if t.name)
         return found
 
@@ -164,7 +166,7 @@ class _Scope:
                 waiting = next(sources, None)
             demand.expression = planner.plan(demand.vector, demand.scalar)
             if demand.expression is not None:
-                planner.have |= nodes_of(demand.expression)
+                planner.take(demand.vector, demand.scalar, demand.expression)
 
     def gain(self, group: list[_Demand]) -> int:
         """Nodes that would be saved; 0 where a demand has no expression."""

@@ -18,6 +18,7 @@ from surgeon_passes.region import Region, TensorType, Tolerances, Verdict
 from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rewriter import Rewriter
+from surgeon_passes.selection import Only, make_guard
 from surgeon_passes.values import Evaluator, TypeMap
 
 Observer = Callable[[Decision], None]
@@ -64,6 +65,12 @@ class State:
     banned: set[tuple[str, str, str]] = field(default_factory=set)
     """(rule, graph, root) that the end check found guilty"""
     edit_limit: int | None = None
+    keep: Sequence[str] = ()
+    """patterns of nodes and tensors that stay as they are"""
+    only: Only | str | None = None
+    """the part that may change; None is all"""
+    skip: frozenset[str] = frozenset()
+    """names of rules, sets of rules and edits that are left out"""
     made: list[Decision] = field(default_factory=list)
     """every edit in the order in which it was made, whatever became of it"""
     applied: list[Decision] = field(default_factory=list)
@@ -78,6 +85,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.index = GraphIndex(self.graph)
+        self.guard = make_guard(self.index, self.keep, self.only, self.skip)
         self.rebuild()
 
     @property
@@ -90,8 +98,8 @@ class State:
         _type_functions(self.types, self.index)
         self.types.store()
         self.evaluator = Evaluator(self.graph, self.index, self.types)
-        self.context = Context(self.index, self.evaluator.value, self.types.type_of)
-        self.rewriter = Rewriter(self.context, self.evaluator.cone)
+        self.context = Context(self.index, self.evaluator.value, self.types.type_of, ramp=self.evaluator.ramp)
+        self.rewriter = Rewriter(self.context, self.evaluator.cone, self.guard)
 
     def decide(self, decision: Decision, node: gs.Node | None = None) -> None:
         """Record a decision; what is said of the same ``node`` again, for the same reason, is said once."""
@@ -113,13 +121,13 @@ class State:
 
 
 def remove_dead(state: State) -> int:
-    """Take out nodes whose results nobody uses; gives how many. Not journaled: only between sweeps."""
+    """Take out nodes whose results nobody uses, less what is kept; gives how many. Not journaled: only between sweeps."""
     index = state.index
     todo = [node for node in reversed(index.nodes()) if index.is_dead(node)]
     removed = 0
     while todo:
         node = todo.pop()
-        if not index.is_live(node) or not index.is_dead(node):
+        if not index.is_live(node) or not index.is_dead(node) or state.guard.reason(node, index):
             continue
         sources = [index.producer(t) for t in _reads(node, state)]
         index.remove_node(node)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -11,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE, Decision
+from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -18,14 +21,19 @@ if TYPE_CHECKING:
 WIDTH = 120
 REASONS = 12
 """Reasons of declined matches that the text report lists; decisions hold all."""
+LISTED = 8
+"""Rows of a table of dynamic operators; ``result.dynamic`` holds all."""
+NAMED = 3
+"""Tensors that a row names."""
 
 
 def render(result: Result, color: bool = False) -> str:
     """Sections: what was measured, rules that were applied, what was undone, what was declined and why."""
     stream = io.StringIO()
-    console = Console(file=stream, width=WIDTH, force_terminal=color, no_color=not color, highlight=False)
+    console = Console(file=stream, width=WIDTH, force_terminal=color, no_color=not color, highlight=False, markup=False)
     _head(console, result)
     _operators(console, result)
+    _dynamic(console, result)
     _applied(console, [d for d in result.decisions if d.status == APPLIED])
     _undone(console, [d for d in result.decisions if d.status in (UNDONE, CONFLICT)])
     _declined(console, [d for d in result.decisions if d.status == DECLINED])
@@ -39,8 +47,10 @@ def _head(console: Console, result: Result) -> None:
         console.print(Text("NOT VERIFIED: verification is off (verify=off)"))
     console.print(Text(result.source))
     table = Table(box=None, show_header=False, pad_edge=False)
+    before, after = _files(result)
     ended = "converged after" if result.converged else "stopped after"
     table.add_row("nodes", f"{result.before.nodes} -> {result.after.nodes}")
+    table.add_row("initializers", f"{before.initializers} -> {after.initializers}")
     table.add_row("constants", f"{result.before.constants} -> {result.after.constants}")
     table.add_row("bytes of constants", f"{result.before.bytes} -> {result.after.bytes}")
     table.add_row("iterations", f"{ended} {result.iterations}")
@@ -52,15 +62,21 @@ def _head(console: Console, result: Result) -> None:
         table.add_row("custom operators", f"{listed}: passed through")
     dynamic = result.dynamic_inputs
     table.add_row("dynamic inputs", ", ".join(dynamic) if dynamic else "none")
-    if not dynamic:
-        left = len(result.dynamic_items)
-        table.add_row(
-            "static shapes", "yes" if not left else f"no: {left} tensors left, first '{result.dynamic_items[0]}'"
-        )
+    left = result.dynamic_items
+    table.add_row("static shapes", "yes" if result.is_static else f"no: {len(left)} tensors left{_first(left)}")
     if result.latency is not None:
         table.add_row("latency", str(result.latency))
     table.add_row("seconds", f"{result.seconds:.2f}")
     console.print(table)
+
+
+def _files(result: Result) -> tuple[FileCounts, FileCounts]:
+    after = count_file(result.proto)
+    return (after if result.original is None else count_file(result.original)), after
+
+
+def _first(names: list[str]) -> str:
+    return f", first '{names[0]}'" if names else ""
 
 
 def _verdicts(result: Result) -> str:
@@ -96,6 +112,72 @@ def _operators(console: Console, result: Result) -> None:
         console.print(table)
 
 
+def _dynamic(console: Console, result: Result) -> None:
+    rows = _dynamic_rows(*_files(result))
+    if rows:
+        table = Table("dynamics", "before", "after", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print()
+        console.print(table)
+    _sources(console, "data-dependent", result.dynamic.data_dependent)
+    _sources(console, "unknown size", result.dynamic.unknown)
+    _from_sizes(console, result.dynamic)
+
+
+def _dynamic_rows(before: FileCounts, after: FileCounts) -> list[tuple[str, str, str]]:
+    """Rows that are not zero on both sides."""
+    rows = [
+        (name, getattr(before, field), getattr(after, field))
+        for name, field in (("inputs", "inputs"), ("outputs", "outputs"))
+    ]
+    found = [(name, str(a), str(b)) for name, a, b in rows if a or b]
+    if before.value_info or after.value_info:
+        stated = [f"{side.value_info} of {side.stated}" for side in (before, after)]
+        found.append(("value_info", stated[0], stated[1]))
+    counted = [("Shape and Size nodes", before.shape_nodes, after.shape_nodes)]
+    counted += [(f"computed {op}", before.computed[op], after.computed[op]) for op in COUNTED]
+    return found + [(name, str(a), str(b)) for name, a, b in counted if a or b]
+
+
+def _sources(console: Console, title: str, found: Sequence[DataDependent | UnknownSize]) -> None:
+    if not found:
+        return
+    table = Table(title, "why", "makes dynamic", box=None, pad_edge=False)
+    for source in found[:LISTED]:
+        table.add_row(_at(source.node, source.graph), source.reason, _some(source.tensors))
+    _print_listed(console, table, len(found))
+
+
+def _from_sizes(console: Console, dynamic: Dynamic) -> None:
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for left in dynamic.shape_dependent:
+        groups[left.op, left.reason].append(_at(left.node, left.graph))
+    if not groups:
+        return
+    table = Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for (op, reason), places in ordered[:LISTED]:
+        table.add_row(op, str(len(places)), reason, places[0])
+    _print_listed(console, table, len(ordered))
+
+
+def _print_listed(console: Console, table: Table, number: int) -> None:
+    console.print()
+    console.print(table)
+    if number > LISTED:
+        console.print(Text(f"… and {number - LISTED} more (see result.dynamic)"))
+
+
+def _at(node: str, graph: str) -> str:
+    return f"{node} in {graph}" if graph else node
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
 def _applied(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
@@ -112,6 +194,11 @@ def _grouped(decisions: list[Decision]) -> dict[tuple[str, str], list[Decision]]
     for decision in decisions:
         found[decision.rule, decision.verdict].append(decision)
     return found
+
+
+def _kind_of(reason: str) -> str:
+    """A reason without the names, shapes and so on that differ from place to place."""
+    return re.sub(r"'[^']*'", "'…'", re.sub(r"\[[^\[\]]*\]|\([\d, ]*\)", "[…]", reason))
 
 
 def _undone(console: Console, decisions: list[Decision]) -> None:
@@ -131,10 +218,11 @@ def _declined(console: Console, decisions: list[Decision]) -> None:
         return
     reasons: dict[tuple[str, str], list[Decision]] = defaultdict(list)
     for decision in decisions:
-        reasons[decision.rule, decision.reason].append(decision)
+        reasons[decision.rule, _kind_of(decision.reason)].append(decision)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     table = Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
-    for (rule, reason), group in ordered[:REASONS]:
+    for (rule, kind), group in ordered[:REASONS]:
+        reason = kind if len({d.reason for d in group}) > 1 else group[0].reason
         table.add_row(rule, str(len(group)), reason, group[0].root)
     console.print()
     console.print(table)

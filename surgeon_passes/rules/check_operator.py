@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from surgeon_passes.errors import did_you_mean
 from surgeon_passes.rules.pattern import Literal, NameRef, OpId, Span, Template
 from surgeon_passes.rules.schemas import CHECKED_DOMAINS, Signature, signatures
-from surgeon_passes.rules.tokens import Source, did_you_mean
+from surgeon_passes.rules.tokens import Source
 
 
 def known_signature(source: Source, op: OpId, span: Span, templates: Mapping[str, Template]) -> Signature | None:

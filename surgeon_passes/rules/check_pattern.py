@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from surgeon_passes.errors import RuleError
+from surgeon_passes.errors import RuleError, did_you_mean
 from surgeon_passes.rules.check_operator import (
     check_attribute,
     check_inputs,
@@ -30,7 +30,7 @@ from surgeon_passes.rules.pattern import (
     Value,
 )
 from surgeon_passes.rules.schemas import op_id, signatures
-from surgeon_passes.rules.tokens import Source, did_you_mean
+from surgeon_passes.rules.tokens import Source
 
 K = TypeVar("K")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from surgeon_passes.errors import RuleError
+from surgeon_passes.errors import RuleError, did_you_mean
 from surgeon_passes.rules.check_operator import (
     check_attribute,
     check_inputs,
@@ -28,7 +28,7 @@ from surgeon_passes.rules.pattern import (
     Span,
 )
 from surgeon_passes.rules.schemas import Signature
-from surgeon_passes.rules.tokens import Source, did_you_mean
+from surgeon_passes.rules.tokens import Source
 
 
 def _walk_rewrite(value: RewriteValue) -> Iterator[RewriteValue]:

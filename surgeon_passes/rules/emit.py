@@ -181,11 +181,19 @@ class Emitter:
         found: list[Any] = []
         for arg in call.args:
             if isinstance(arg, NameRef) and arg.variadic:
-                found += list(self.match._names[arg.name])
+                found += self.several(arg.name)
             else:
                 found.append(self.operand(arg))
         self.cast(op, found)
         return [self.constant(v, call, i) if isinstance(v, _New) else v for i, v in enumerate(found)]
+
+    def several(self, name: str) -> list[Any]:
+        """The tensors of ``name...``: those that the pattern bound, or that the function returned."""
+        if name in self.values:
+            return [t.tensor if isinstance(t, Operand) else t for t in self.values[name]]
+        if name in self.match._names:
+            return list(self.match._names[name])
+        raise RuleError(f"{self.rule.name}: the rewrite needs '{name}...', which the function did not return")
 
     def operand(self, value: RewriteValue) -> Any:
         if isinstance(value, Emit):

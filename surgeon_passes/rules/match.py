@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,34 @@ from surgeon_passes.rules.rule import Decline
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user of a pipeline allows beyond what rules do by themselves."""
+
+    allow_lossy_casts: bool = False
+    """whether a Cast that loses values (float32 to float16 and back) may be treated as if it lost none"""
+
+
 class Context:
-    """What a match may ask of the graph: links, values (logged), types."""
+    """What a match may ask of the graph: links, values (logged), types; and of the user: options."""
 
     def __init__(
         self,
         index: GraphIndex,
         value: Callable[[gs.Tensor], Any],
         type_of: Callable[[gs.Tensor], TensorType],
+        options: Options | None = None,
+        ramp: Callable[[gs.Tensor], Any] = lambda tensor: None,
     ) -> None:
         self.index = index
         self._value = value
         self.type_of = type_of
+        self.options = options or Options()
+        self._ramp = ramp
+
+    def having(self, options: Options) -> Context:
+        """The same graph, with these options."""
+        return Context(self.index, self._value, self.type_of, options, self._ramp)
 
     def view(self, node: gs.Node) -> NodeView:
         return NodeView(node, self.index.opset(node))
@@ -38,6 +55,10 @@ class Context:
     def value(self, tensor: gs.Tensor) -> Any:
         """Known (ndarray), partly known (Partial) or unknown (None)."""
         return self._value(tensor)
+
+    def ramp(self, tensor: gs.Tensor) -> Any:
+        """What is known as a formula over the indices (:class:`surgeon_passes.values.Ramp`), or None."""
+        return self._ramp(tensor)
 
 
 class Operand(NDArrayOperatorsMixin):
@@ -83,6 +104,17 @@ class Operand(NDArrayOperatorsMixin):
     def value(self) -> Any:
         """ndarray in the tensor's own dtype, Partial, or None."""
         return self._context.value(self.tensor)
+
+    @property
+    def ramp(self) -> Any:
+        """A :class:`surgeon_passes.values.Ramp`: one number everywhere, or even steps, whatever the size; or None."""
+        return self._context.ramp(self.tensor)
+
+    @property
+    def fill(self) -> Any:
+        """The number, a numpy scalar, that every element certainly is, whatever the size; None where there is none."""
+        found = self.ramp
+        return None if found is None else found.fill
 
     @property
     def node(self) -> NodeView:
@@ -225,6 +257,11 @@ class Match(_Bound):
     @property
     def context(self) -> Context:
         return self._context
+
+    @property
+    def options(self) -> Options:
+        """What the user allows: ``m.options.allow_lossy_casts``."""
+        return self._context.options
 
     @property
     def opset(self) -> int:

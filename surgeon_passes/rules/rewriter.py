@@ -15,6 +15,7 @@ from surgeon_passes.ops.cost import Cost, cost
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import Exactness, NodeImage
 from surgeon_passes.rules.emit import Emitted, Emitter
+from surgeon_passes.rules.guard import Guard
 from surgeon_passes.rules.journal import Edit, Journal, Slot
 from surgeon_passes.rules.match import Context, Match
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
@@ -28,8 +29,9 @@ SMALL_GROWTH = 4096
 class Rewriter:
     """Makes edits and gives them to the journal."""
 
-    def __init__(self, context: Context, cone: Cone = lambda tensor: ()) -> None:
+    def __init__(self, context: Context, cone: Cone = lambda tensor: (), guard: Guard | None = None) -> None:
         self.context = context
+        self.guard = guard or Guard()
         self.index: GraphIndex = context.index
         self.journal = Journal(self.index)
         self.cone = cone
@@ -167,7 +169,7 @@ class Rewriter:
 
         ``replaced`` are (result before, tensor that stands for it now); equal where a new node makes the same tensor.
         ``beside`` are nodes that stay and make what stands for a result now: verification needs them.
-        Raises Decline where a result and what replaces it both are interface.
+        Raises Decline where a result and what replaces it both are interface, and where something has to stay as it is.
         """
         scope = self.index.scope(root)
         position = self.index.position(root)
@@ -181,7 +183,7 @@ class Rewriter:
                 new += moves.forward(old, now, scope)
         for node in new:
             list.__setitem__(node.inputs, slice(None), [moves.renamed.get(id(t), t) for t in node.inputs])
-        return Edit(
+        found = Edit(
             rule=rule,
             scope=scope,
             root=root,
@@ -197,6 +199,8 @@ class Rewriter:
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )
+        self.guard.check(found, self.index)
+        return found
 
 
 def _check_bytes(removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:

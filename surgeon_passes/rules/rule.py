@@ -34,7 +34,8 @@ class Replacement:
     """Values for the names that the rewrite text uses and the pattern does not bind.
 
     Arrays become constants (floating ones are cast once, to the dtype that the operator asks for); ints, floats, strings
-    and lists serve as attributes; None leaves an optional operand or attribute out. ``outcome`` picks one of several
+    and lists serve as attributes; None leaves an optional operand or attribute out; a tuple of operands of the match stands
+    for ``name...``. ``outcome`` picks one of several
     rewrites. ``leave`` are leaves of a sum or product that the rewrite does not take: they are joined to the result again.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn, TypeVar
 
-from surgeon_passes.errors import RuleError
+from surgeon_passes.errors import RuleError, did_you_mean
 from surgeon_passes.rules.pattern import (
     Alternatives,
     AttrPattern,
@@ -36,7 +36,7 @@ from surgeon_passes.rules.pattern import (
     Value,
 )
 from surgeon_passes.rules.schemas import is_operator, op_id
-from surgeon_passes.rules.tokens import Source, Token, did_you_mean, tokenize
+from surgeon_passes.rules.tokens import Source, Token, tokenize
 
 T = TypeVar("T")
 

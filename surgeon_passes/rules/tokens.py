@@ -6,11 +6,10 @@ the error would point at the wrong one.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from surgeon_passes.errors import RuleError
@@ -86,13 +85,6 @@ class Token:
 
     def __str__(self) -> str:
         return "the end of the line" if self.kind in ("newline", "end") else f"'{self.text}'"
-
-
-def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`` (did you mean 'strides'?)``, or nothing where no candidate is near."""
-    names = sorted(set(candidates) - {""})
-    near = [name for name in names if name.lower() == word.lower()] or difflib.get_close_matches(word, names, n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def tokenize(source: Source) -> list[Token]:

@@ -9,6 +9,7 @@ from surgeon_passes.values import handlers, shapes
 from surgeon_passes.values.dims import Dim, Shape
 from surgeon_passes.values.engine import Evaluator, ReadLog
 from surgeon_passes.values.lattice import Partial, Value
+from surgeon_passes.values.ramps import Ramp
 from surgeon_passes.values.symbols import Poly
 from surgeon_passes.values.targets import static_target
 from surgeon_passes.values.types import StaleShape, TypeMap
@@ -18,6 +19,7 @@ __all__ = [
     "Evaluator",
     "Partial",
     "Poly",
+    "Ramp",
     "ReadLog",
     "Shape",
     "StaleShape",

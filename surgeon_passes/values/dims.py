@@ -138,6 +138,12 @@ def equal(a: Dim, b: Dim) -> bool | None:
         return None
 
 
+def never_equal(a: Dim | str, b: Dim | str) -> bool:
+    """Whether two dims differ for every size; a text is the dim of that name."""
+    first, second = (symbol(d) if isinstance(d, str) else d for d in (a, b))
+    return equal(first, second) is False
+
+
 def less_equal(a: Dim, b: Dim) -> bool | None:
     """a <= b, for every size / for none / depends."""
     if a is None or b is None:

@@ -13,14 +13,12 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.index import GraphIndex, subgraphs
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of, schema
-from surgeon_passes.ops.traits import CONTROL_FLOW, is_random
+from surgeon_passes.ops.traits import CONTROL_FLOW, SHAPE_READERS, is_random
 from surgeon_passes.values.bodies import captures
 from surgeon_passes.values.dims import static, type_shape
 from surgeon_passes.values.lattice import Value
+from surgeon_passes.values.ramps import Ramp, Ramps
 from surgeon_passes.values.types import TypeMap
-
-TYPE_ONLY = frozenset({"Shape", "Size"})
-"""They read their operand's type, not its value: a cone ends there."""
 
 _NEVER_FOLDED = frozenset({"DequantizeLinear"})
 
@@ -59,6 +57,7 @@ class Evaluator:
         self._logs: list[ReadLog] = []
         self._names: dict[str, gs.Tensor] | None = None
         self._foldable: dict[int, tuple[gs.Node, bool]] = {}
+        self._ramps = Ramps(self.index, types, self._solver.value)
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -70,14 +69,26 @@ class Evaluator:
         if isinstance(tensor, str):
             tensor = self.tensor(tensor)
         found = self._solver.value(tensor)
-        if found is not None and self._logs and self._is_evaluated(tensor):
+        if found is not None:
+            self._note(tensor)
+        return found
+
+    def ramp(self, tensor: gs.Tensor) -> Ramp | None:
+        """The formula of a tensor that steps evenly, or is one number everywhere, whatever its size; None where unknown."""
+        found = self._ramps.ramp(tensor)
+        if found is not None:
+            self._note(tensor)
+        return found
+
+    def _note(self, tensor: gs.Tensor) -> None:
+        if self._logs and self._is_evaluated(tensor):
             for log in self._logs:
                 log.note(tensor)
-        return found
 
     def refresh(self) -> None:
         """Forget unknown answers: after folding or rewriting, more may be known. (What is known stays true.)"""
         self._solver.forget_unknown()
+        self._ramps.forget()
         self._foldable.clear()
 
     def tensor(self, name: str) -> gs.Tensor:
@@ -114,14 +125,17 @@ class Evaluator:
         while todo:
             tensor = todo.pop()
             node = self.index.producer(tensor)
-            if node is None or id(node) in found or self._solver.value(tensor) is None:
+            if node is None or id(node) in found or not self._is_known(tensor):
                 continue
             found[id(node)] = node
-            if node.op not in TYPE_ONLY:
+            if node.op not in SHAPE_READERS:
                 todo.extend(t for t in node.inputs if t.name)
                 todo.extend(captures(self.index, node))
         order = {id(scope): number for number, scope in enumerate(self.index.scopes)}
         return sorted(found.values(), key=lambda n: (order[id(self.index.scope(n))], self.index.position(n)))
+
+    def _is_known(self, tensor: gs.Tensor) -> bool:
+        return self._solver.value(tensor) is not None or self._ramps.ramp(tensor) is not None
 
     # --- folding -----------------------------------------------------------------------------------------------------
 

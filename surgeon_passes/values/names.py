@@ -24,6 +24,7 @@ class SizeNames:
         self._taken = set(self.declared)
         self._made: dict[tuple[int, int], tuple[gs.Tensor, Poly]] = {}
         self._invented: set[str] = set()
+        self._origins: dict[str, tuple[gs.Tensor, int]] = {}
 
     def of_input(self, tensor: gs.Tensor, entry: TensorType) -> TensorType:
         """The type of an input of the main graph with a name for every dim."""
@@ -36,6 +37,10 @@ class SizeNames:
     def symbols(self) -> Mapping[str, Poly]:
         """Every name so far, declared or invented."""
         return {name: Poly.symbol(name) for name in self.declared | self._invented}
+
+    def origin(self, name: str) -> tuple[gs.Tensor, int] | None:
+        """The tensor and axis that an invented name was made for; None for a declared one."""
+        return self._origins.get(name)
 
     def _named(self, tensor: gs.Tensor, entry: TensorType, prefix: str) -> TensorType:
         shape = type_shape(entry)
@@ -54,6 +59,7 @@ class SizeNames:
                 name = f"{base}_{number}"
             self._taken.add(name)
             self._invented.add(name)
+            self._origins[name] = (tensor, axis)
             held = self._made[id(tensor), axis] = (tensor, Poly.symbol(name))
         return held[1]
 

@@ -46,7 +46,8 @@ def bytes_of(path: Path) -> tuple[bytes, bytes]:
 
 
 def assert_same_interface(before: onnx.ModelProto, after: onnx.ModelProto, fixed: Any) -> None:
-    """Names, order, dtypes, ranks and, apart from inputs that were given a shape, dims of the inputs are kept."""
+    """Names, order, dtypes and ranks are kept; apart from inputs that were given a shape, also dims of the inputs, and
+    of the outputs' dims those that are fixed or called as an input's."""
     assert _required(before) == _required(after)
     for side in ("input", "output"):
         olds = {v.name: v for v in getattr(before.graph, side)}
@@ -55,6 +56,8 @@ def assert_same_interface(before: onnx.ModelProto, after: onnx.ModelProto, fixed
             assert new.type.WhichOneof("value") == old.type.WhichOneof("value")
             if new.type.HasField("tensor_type"):
                 _assert_same_tensor(old, new, keep_dims=side == "input" and not fixed)
+                if side == "output" and not fixed:
+                    _assert_bound_dims_stay(old, new, {d for v in before.graph.input for d in _dims(v)})
     assert [v.name for v in before.graph.output] == [v.name for v in after.graph.output]
 
 
@@ -65,6 +68,14 @@ def _assert_same_tensor(old: onnx.ValueInfoProto, new: onnx.ValueInfoProto, keep
         assert len(a.shape.dim) == len(b.shape.dim), new.name
     if keep_dims:
         assert _dims(old) == _dims(new), new.name
+
+
+def _assert_bound_dims_stay(old: onnx.ValueInfoProto, new: onnx.ValueInfoProto, inputs: set[Any]) -> None:
+    for was, now in zip(_dims(old), _dims(new), strict=False):
+        if isinstance(was, int):
+            assert now == was, new.name
+        elif was in inputs and was is not None:
+            assert now == was or isinstance(now, int), new.name
 
 
 def _required(model: onnx.ModelProto) -> list[str]:

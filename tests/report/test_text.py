@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import surgeon_passes as sp
 from surgeon_passes import demo
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, REFUTED, UNDONE, UNVERIFIED, VERIFIED, Decision
-from surgeon_passes.report.text import REASONS
+from surgeon_passes.report.dynamic import DataDependent, Dynamic, ShapeDependent, UnknownSize
+from surgeon_passes.report.text import LISTED, REASONS
 from surgeon_passes.verify import EndCheck
 
 
@@ -106,3 +108,63 @@ def test_tells_the_end_check(result: sp.Result, check: EndCheck, text: str) -> N
 
 def test_ends_with_notes(result: sp.Result) -> None:
     assert report(result, notes=["left for its size"])[-1] == "note: left for its size"
+
+
+def rows(lines: list[str], title: str) -> list[list[str]]:
+    """Cells of a table: they are two blanks or more apart."""
+    return [re.split(r" {2,}", line) for line in section(lines, title)]
+
+
+def test_counts_what_is_dynamic_before_and_after(result: sp.Result) -> None:
+    assert rows(report(result), "dynamics") == [
+        ["inputs", "1", "1"],
+        ["outputs", "1", "1"],
+        ["value_info", "0 of 0", "14 of 14"],
+        ["Shape and Size nodes", "1", "0"],
+        ["computed Reshape", "1", "0"],
+    ]
+    assert "static shapes       no: 15 tensors left, first 'stage0.add.out'" in report(result)
+    fixed = sp.optimize(demo.build(), {"images": {"N": 2}}, verify="off").report().splitlines()
+    assert "static shapes       yes" in fixed
+    assert "initializers        71 -> 15" in fixed
+    assert rows(fixed, "dynamics")[0] == ["inputs", "1", "0"]
+
+
+def test_tells_data_from_sizes(result: sp.Result) -> None:
+    dynamic = Dynamic(
+        (DataDependent("NonZero 'nz'", "NonZero", "if_1/then_branch", "data decide", ("a", "b", "c", "d", "e")),),
+        tuple(ShapeDependent(f"Shape 's{n}'", "Shape", "", f"needs N{n % 2}", ()) for n in range(3)),
+        (UnknownSize("Own 'o'", "Own", "", "nobody knows", ("z",)),),
+    )
+    lines = report(result, dynamic=dynamic)
+    found = rows(lines, "data-dependent")
+    assert found == [["NonZero 'nz' in if_1/then_branch", "data decide", "a, b, c and 2 more"]]
+    assert rows(lines, "shape-dependent") == [
+        ["Shape", "2", "needs N0", "Shape 's0'"],
+        ["Shape", "1", "needs N1", "Shape 's1'"],
+    ]
+    assert rows(lines, "unknown") == [["Own 'o'", "nobody knows", "z"]]
+
+
+def test_a_table_of_what_is_dynamic_stays_short(result: sp.Result) -> None:
+    many = tuple(DataDependent(f"NonZero '{n}'", "NonZero", "", "data", (f"t{n}",)) for n in range(LISTED + 2))
+    lines = report(result, dynamic=Dynamic(many))
+    assert len(rows(lines, "data-dependent")) == LISTED + 1
+    assert "… and 2 more (see result.dynamic)" in lines
+
+
+def test_reasons_that_differ_in_names_and_shapes_are_one(result: sp.Result) -> None:
+    declined = [
+        Decision("r", "", f"Conv '{n}'", DECLINED, reason=f"'w{n}' is also used by Add 'a{n}' [N, {n}]")
+        for n in range(4)
+    ]
+    declined.append(Decision("r", "", "Conv 'x'", DECLINED, reason="'only' is not constant"))
+    assert rows(report(result, decisions=declined), "declined") == [
+        ["r", "4", "'…' is also used by Add '…' […]", "Conv '0'"],
+        ["r", "1", "'only' is not constant", "Conv 'x'"],
+    ]
+
+
+def test_brackets_are_no_markup(result: sp.Result) -> None:
+    lines = report(result, decisions=[Decision("r", "", "Reshape 'x'", DECLINED, reason="the target [B, S] is open")])
+    assert rows(lines, "declined")[0][2] == "the target [B, S] is open"

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from surgeon_passes.errors import RuleError
 from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
 from tests.models import floats, model, operators, run
@@ -190,3 +191,19 @@ def test_what_an_old_opset_cannot_say_is_declined() -> None:
     for rewrite, (opset, reason) in cases.items():
         with pytest.raises(Decline, match=reason):
             emit(make("y = Identity(x)", rewrite), X, opset)
+
+
+def test_a_function_gives_the_operands_of_a_variadic_name() -> None:
+    def reverse(match: Match) -> Replacement:
+        return Replacement(All=(*reversed(match.rest), match.x))
+
+    rule = make("y = Concat(x, rest...)", "y = Concat(All...)<@y>", reverse)
+    text = "g (float[1] a, float[1] b, float[1] c) => (float[3] y) { y = Concat<axis = 0>(a, b, c) }"
+    assert list(emit(rule, text).graph.node[0].input) == ["c", "b", "a"]
+
+
+def test_a_variadic_name_that_nobody_gives() -> None:
+    rule = make("y = Concat(x, rest...)", "y = Concat(All...)<@y>", lambda match: Replacement())
+    text = "g (float[1] a, float[1] b) => (float[2] y) { y = Concat<axis = 0>(a, b) }"
+    with pytest.raises(RuleError, match=r"needs 'All...', which the function did not return"):
+        emit(rule, text)

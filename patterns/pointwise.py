@@ -1,0 +1,113 @@
+"""Pairs of one pointwise operator that are one. All bit-exact: NaN, infinities and the sign of zero included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surgeon_passes import Decline, Match, Operand, Replacement, rule
+
+
+@rule(
+    pattern="""
+        a = Relu|Abs|Ceil|Floor|Round|Sign(x)
+        y = Relu|Abs|Ceil|Floor|Round|Sign(a)
+    """,
+    rewrite={
+        "merge": "y = @a(x)<@a>",
+        "share": """
+            a = @a(x)<@a>
+            y = a
+        """,
+    },
+    exactness="exact",
+    sets=("cleanup",),
+)
+def merge_idempotent_pair(m: Match) -> Replacement:
+    """Relu of Relu is one Relu; likewise Abs, Ceil, Floor, Round and Sign.
+
+    Algebra
+        f(f(x)) = f(x)
+
+    Declines when
+        the two are different operators.
+
+    Example
+        before:
+            g (float[N] x) => (float[N] y) {
+                a = Relu(x)
+                y = Relu(a)
+            }
+        after:
+            g (float[N] x) => (float[N] y) {
+                y = Relu(x)
+            }
+    """
+    if m.a.op != m.y.op:
+        raise Decline
+    return Replacement("share" if m.a.is_shared else "merge")
+
+
+@rule(
+    pattern="""
+        a = Clip(x, low1?: const, high1?: const)
+        y = Clip(a, low2?: const, high2?: const)
+    """,
+    rewrite="y = Clip(x, Low, High)",
+    exactness="exact",
+    sets=("cleanup",),
+    tag="merged",
+)
+def merge_clips(m: Match) -> Replacement:
+    """Clip of Clip is one Clip.
+
+    Algebra
+        clip is monotone, so clip2(clip1(x)) = clip(x, clip2(low1), clip2(high1)); a bound that is missing gives way
+
+    Declines when
+        a bound is NaN or not constant, or a low one lies above a high one (the sign of a zero bound would depend on x);
+        the inner result is used elsewhere.
+
+    Example
+        before:
+            g (float[N] x) => (float[N] y) {
+                zero = Constant<value = float {0.0}>()
+                six = Constant<value = float {6.0}>()
+                five = Constant<value = float {5.0}>()
+                a = Clip(x, zero, six)
+                y = Clip(a, , five)
+            }
+        after:
+            g (float[N] x) => (float[N] y) {
+                zero = Constant<value = float {0.0}>()
+                five = Constant<value = float {5.0}>()
+                y = Clip(x, zero, five)
+            }
+    """
+    low1, high1, low2, high2 = (_bound(b) for b in (m.low1, m.high1, m.low2, m.high2))
+    for low, high in ((low1, high1), (low2, high2)):
+        if low is not None and high is not None and low > high:
+            raise Decline(f"the bounds {low} and {high} are the wrong way round")
+    for low, high in ((low1, high2), (low2, high1)):
+        if low is not None and high is not None and low > high:
+            raise Decline(f"the bounds do not overlap: all becomes {low if high is high1 else high}")
+    return Replacement(Low=_clip(low1, low2, high2, low2), High=_clip(high1, low2, high2, high2))
+
+
+def _bound(operand: Operand | None) -> Any:
+    if operand is None:
+        return None
+    value = operand.value.reshape(())
+    if np.isnan(value):
+        raise Decline(f"'{operand.name}' is NaN")
+    return value
+
+
+def _clip(bound: Any, low: Any, high: Any, missing: Any) -> Any:
+    """A bound of the inner Clip, clipped by the outer one."""
+    if bound is None:
+        return missing
+    if low is not None and bound < low:
+        bound = low
+    return high if high is not None and bound > high else bound

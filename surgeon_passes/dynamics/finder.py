@@ -1,0 +1,254 @@
+"""Operators whose size is data, and nodes that compute with sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.dynamics.spread import Source, Spread, is_origin
+from surgeon_passes.index import GraphIndex, node_label, subgraphs
+from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.traits import DATA_SIZED, SHAPE_READERS, SIZE_ARGUMENTS, is_random
+from surgeon_passes.ops.view import CallerAttribute, NodeView
+from surgeon_passes.report.dynamic import DataDependent, Dynamic, ShapeDependent
+from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
+from surgeon_passes.values.lattice import dims_of
+from surgeon_passes.values.solver import FAILURES
+
+FOLLOWED = 10_000
+"""Nodes behind one argument that are looked at."""
+BODY_ARGUMENTS = {"If": "its condition", "Loop": "its number of turns"}
+"""What decides the sizes that a node with bodies gives, where they are not known: its first operand."""
+
+
+def find_dynamic(index: GraphIndex, types: TypeMap, evaluator: Evaluator) -> Dynamic:
+    """What is not static in the graph as it stands, and why. Node lists must be in order (:meth:`GraphIndex.sync`)."""
+    if _is_static(index, types):
+        return Dynamic()
+    return Finder(index, types, evaluator).find()
+
+
+def _is_static(index: GraphIndex, types: TypeMap) -> bool:
+    nodes = index.nodes()
+    if any(n.op in SHAPE_READERS for n in nodes):
+        return False
+    made = [t for n in nodes for t in n.outputs if t.name]
+    return all(types.type_of(t).is_static for t in (*index.graph.inputs, *made))
+
+
+class Finder:
+    def __init__(self, index: GraphIndex, types: TypeMap, evaluator: Evaluator) -> None:
+        self.index = index
+        self.types = types
+        self.evaluator = evaluator
+        self.sources: dict[int, Source] = {}
+        """by id(node)"""
+        self.inputs: dict[str, str] = {}
+        for name, text in self.named_inputs():
+            self.inputs.setdefault(name, text)
+
+    def find(self) -> Dynamic:
+        for node in self.index.nodes():
+            reason = self.data_reason(node)
+            if reason:
+                self.sources[id(node)] = Source(node, reason)
+        left = [(node, entry) for node in self.index.nodes() if (entry := self.shape_dependent(node)) is not None]
+        unknown = Spread(self.index, self.types, self.sources, {id(node) for node, _ in left}).run()
+        return Dynamic(
+            tuple(
+                DataDependent(node_label(s.node), s.node.op, self.path(s.node), s.reason, tuple(s.tensors))
+                for s in self.sources.values()
+                if s.tensors
+            ),
+            tuple(entry for _, entry in left),
+            tuple(unknown),
+        )
+
+    def path(self, node: gs.Node) -> str:
+        return self.index.scope(node).path
+
+    def named_inputs(self) -> Iterator[tuple[str, str]]:
+        """(name, what it is in words) of each open dim of the inputs, in their order."""
+        for tensor in self.index.graph.inputs:
+            for place, dim in enumerate(self.types.type_of(tensor).shape or ()):
+                for name in sorted(dim.symbols()) if isinstance(dim, Poly) else ():
+                    of = f"of input '{tensor.name}'"
+                    yield name, f"{name} {of}" if self.types.names.origin(name) is None else f"dim {place} {of}"
+
+    # --- data --------------------------------------------------------------------------------------------------------
+
+    def data_reason(self, node: gs.Node) -> str:
+        """Why the size of ``node``'s output is data; "" where it is not."""
+        view = self.view(node)
+        if view is None or view.domain != "" or not any(map(self.is_open, node.outputs)):
+            return ""
+        if view.op in DATA_SIZED:
+            return DATA_SIZED[view.op]
+        if view.op == "If":
+            origin = self.data_behind(node.inputs[:1])
+            return f"its branches give different shapes, and the condition is computed from {origin}" if origin else ""
+        if view.op == "Loop":
+            return self.loop_reason(node, view)
+        for place, name in SIZE_ARGUMENTS.get(view.op, {}).items():
+            tensor = view.input(place)
+            if tensor is not None and self.is_unknown(tensor):
+                origin = self.data_behind([tensor])
+                if origin:
+                    return f"{name} is computed from {origin}"
+        return ""
+
+    def loop_reason(self, node: gs.Node, view: NodeView) -> str:
+        body = next((b for _, b in subgraphs(node)), None)
+        if body is None:
+            return ""
+        trips = view.input(0)
+        if trips is not None and self.is_unknown(trips):
+            origin = self.data_behind([trips])
+            if origin:
+                return f"the number of its turns is computed from {origin}"
+        if body.outputs and not isinstance(self.evaluator.value(body.outputs[0]), np.ndarray):
+            origin = self.data_behind([body.outputs[0]])
+            return f"its body decides, from {origin}, when it ends" if origin else ""
+        return ""
+
+    def is_open(self, tensor: gs.Tensor) -> bool:
+        """Whether a dim, or the rank, of a tensor does not follow from the sizes of others."""
+        return bool(tensor.name) and is_origin(self.types, tensor)
+
+    def is_unknown(self, tensor: gs.Tensor) -> bool:
+        """Whether some element is not known, not even as an expression."""
+        found = self.evaluator.value(tensor)
+        return found is None or (isinstance(found, Partial) and None in found.dims())
+
+    def data_behind(self, tensors: Iterable[gs.Tensor]) -> str:
+        """Where values come from that are no shapes and no constants, in words; "" where there is no such thing."""
+        for tensor in self.behind(tensors):
+            if self.index.is_graph_input(tensor):
+                home = self.index.home(tensor)
+                is_main = home is not None and home.parent is None and not home.is_function
+                return f"data (input '{tensor.name}')" if is_main else f"'{tensor.name}', which a body is given"
+            node = self.index.producer(tensor)
+            if node is not None and _is_opaque(node):
+                return f"what {node_label(node)} gives"
+        return ""
+
+    def behind(self, tensors: Iterable[gs.Tensor]) -> Iterator[gs.Tensor]:
+        """Tensors that values are computed from, backwards; it ends at Shape and Size, and where the value is known."""
+        todo = list(tensors)
+        seen: set[int] = set()
+        while todo and len(seen) < FOLLOWED:
+            tensor = todo.pop()
+            if id(tensor) in seen or not tensor.name:
+                continue
+            seen.add(id(tensor))
+            yield tensor
+            node = self.index.producer(tensor)
+            if node is not None and node.op not in SHAPE_READERS and self.is_unknown(tensor):
+                todo.extend(node.inputs)
+
+    def view(self, node: gs.Node) -> NodeView | None:
+        try:
+            return NodeView(node, self.index.opset(node))
+        except (*FAILURES, CallerAttribute):
+            return None
+
+    # --- shapes ------------------------------------------------------------------------------------------------------
+
+    def shape_dependent(self, node: gs.Node) -> ShapeDependent | None:
+        """What ``node`` computes with sizes; None where it does not, or where data decide."""
+        view = self.view(node)
+        if view is None or view.domain != "" or id(node) in self.sources:
+            return None
+        if view.op in SHAPE_READERS:
+            return self.left(node, "reads sizes", self.needs_of_value(node.outputs[0]))
+        computed = [(name, tensor) for name, tensor in self.arguments(view) if self.is_computed(tensor)]
+        if not computed:
+            return None
+        needs = [need for _, tensor in computed for need in self.needs_of_value(tensor)]
+        names = " and ".join(dict.fromkeys(name for name, _ in computed))
+        return self.left(node, f"computes {names} from sizes", needs)
+
+    def arguments(self, view: NodeView) -> list[tuple[str, gs.Tensor]]:
+        """The operands that decide the size of what a node gives, with their names."""
+        named = dict(SIZE_ARGUMENTS.get(view.op, {}))
+        if view.op in BODY_ARGUMENTS and any(map(self.is_open, view.node.outputs)):
+            named = {0: BODY_ARGUMENTS[view.op]}
+        return [(name, t) for place, name in named.items() if (t := view.input(place)) is not None]
+
+    def left(self, node: gs.Node, what: str, needs: Iterable[str]) -> ShapeDependent:
+        unique = tuple(dict.fromkeys(needs))
+        more = f" and {len(unique) - 1} more" if len(unique) > 1 else ""
+        reason = f"{what}: needs {unique[0]}{more}" if unique else f"{what} that are known: it was left"
+        return ShapeDependent(node_label(node), node.op, self.path(node), reason, unique)
+
+    def is_computed(self, tensor: gs.Tensor) -> bool:
+        node = self.index.producer(tensor)
+        return not isinstance(tensor, gs.Constant) and (node is None or node.op != "Constant")
+
+    def needs_of_type(self, tensor: gs.Tensor) -> list[str]:
+        shape = self.types.type_of(tensor).shape
+        if shape is None or None in shape:
+            return self.words(self.dims_behind(tensor)) or [f"the sizes of '{tensor.name}'"]
+        return self.words(shape)
+
+    def dims_behind(self, tensor: gs.Tensor) -> list[Any]:
+        """Dims of the nearest tensors, backwards, whose shape is known, and sizes that the nodes between them are given."""
+        found: list[Any] = []
+        todo = [tensor]
+        seen: set[int] = set()
+        while todo and len(seen) < FOLLOWED:
+            node = self.index.producer(todo.pop())
+            if node is None or id(node) in seen:
+                continue
+            seen.add(id(node))
+            for operand in (t for t in node.inputs if t.name and not isinstance(t, gs.Constant)):
+                shape = self.types.type_of(operand).shape
+                found += [*(shape or ()), *(dims_of(self.evaluator.value(operand)) or ())]
+                if shape is None or None in shape or self.is_unknown(operand):
+                    todo.append(operand)
+        return found
+
+    def needs_of_value(self, tensor: gs.Tensor) -> list[str]:
+        """What the value depends on: the symbols in it; where it is not known, the sizes that it is computed from."""
+        found = self.evaluator.value(tensor)
+        needs = self.words(dims_of(found) or ())
+        if not self.is_unknown(tensor):
+            return needs
+        for source in self.behind([tensor]):
+            node = self.index.producer(source)
+            needs += self.words(dims_of(self.evaluator.value(source)) or ())
+            if node is not None and node.op in SHAPE_READERS and self.is_unknown(source):
+                needs += self.needs_of_type(node.inputs[0])
+        return needs or [f"the value of '{tensor.name}'"]
+
+    def words(self, dims: Iterable[Any]) -> list[str]:
+        """What the dims depend on, in words: inputs' dims in their order, then sizes that data make, then what is left."""
+        names: set[str] = set()
+        made: dict[str, None] = {}
+        todo = list(dims)
+        while todo:
+            dim = todo.pop(0)
+            for name in sorted(dim.symbols() - names) if isinstance(dim, Poly) else ():
+                names.add(name)
+                origin = self.types.names.origin(name)
+                if name not in self.inputs and origin is not None:
+                    text, behind = self.size_of(origin[0])
+                    made.update(dict.fromkeys(text))
+                    todo += behind
+        return [text for name, text in self.inputs.items() if name in names] + list(made)
+
+    def size_of(self, tensor: gs.Tensor) -> tuple[list[str], list[Any]]:
+        """What a size that nothing tells depends on: in words, or the dims behind it."""
+        node = self.index.producer(tensor)
+        if node is not None and id(node) in self.sources:
+            return [f"the size of '{tensor.name}', which {node_label(node)} makes from data"], []
+        behind = [d for d in self.dims_behind(tensor) if isinstance(d, Poly)]
+        return ([], behind) if behind else ([f"the sizes of '{tensor.name}'"], [])
+
+
+def _is_opaque(node: gs.Node) -> bool:
+    """Whether what a node gives does not follow from shapes and constants alone, whatever its operands are."""
+    return is_random(node.op) or domain_of(node.domain) != "" or any(True for _ in subgraphs(node))

@@ -1,0 +1,130 @@
+"""Which operators make which tensors dynamic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import GraphIndex, Scope, node_label, subgraphs
+from surgeon_passes.region import TensorType
+from surgeon_passes.report.dynamic import UnknownSize
+from surgeon_passes.values import Poly, TypeMap
+
+
+@dataclass(eq=False)
+class Source:
+    """A node whose output size is data."""
+
+    node: gs.Node
+    reason: str
+    tensors: list[str] = field(default_factory=list)
+
+
+def _origins(types: TypeMap, tensor: gs.Tensor) -> list[gs.Tensor]:
+    """The tensors whose own, unnamed sizes the shape of ``tensor`` is said with."""
+    dims = types.type_of(tensor).shape or ()
+    names = sorted({name for d in dims if isinstance(d, Poly) for name in d.symbols()})
+    return [origin[0] for name in names if (origin := types.names.origin(name)) is not None]
+
+
+def is_origin(types: TypeMap, tensor: gs.Tensor) -> bool:
+    """Whether a size of ``tensor`` follows from no other: it has a name of its own, or none at all."""
+    entry = types.type_of(tensor)
+    is_unnamed = entry.shape is None or None in entry.shape
+    return is_unnamed or any(origin is tensor for origin in _origins(types, tensor))
+
+
+class Spread:
+    """Which sources make which tensors dynamic: one walk in the order of execution.
+
+    A shape is dynamic because of what made the tensors dynamic that its sizes are named after. Where a size has a name of
+    its own, or none, what made an operand of the node dynamic did it; where nothing did, the node is one that nobody here
+    understands.
+    """
+
+    def __init__(
+        self,
+        index: GraphIndex,
+        types: TypeMap,
+        sources: Mapping[int, Source],
+        explained: set[int],
+    ) -> None:
+        self.index = index
+        self.types = types
+        self.sources = sources
+        """by id(node)"""
+        self.explained = explained
+        """ids of nodes that are known to compute with sizes"""
+        self.causes: dict[int, dict[int, Source]] = {}
+        """by id(tensor), the sources by id(node)"""
+        self.vague: set[int] = set()
+        """ids of tensors whose shape is not known"""
+        self.culprits: dict[int, UnknownSize] = {}
+
+    def run(self) -> list[UnknownSize]:
+        for scope in self.index.scopes:
+            if scope.parent is None:
+                self.scope(scope, {})
+        return list(self.culprits.values())
+
+    def scope(self, scope: Scope, given: dict[int, Source]) -> None:
+        """``given``: what made the operands of the node dynamic that the scope is a body of."""
+        for tensor in scope.graph.inputs:
+            entry = self.types.type_of(tensor)
+            if given:
+                self.causes[id(tensor)] = given
+            if entry.shape is None or None in entry.shape:
+                self.vague.add(id(tensor))
+        for node in scope.graph.nodes:
+            self.node(node)
+
+    def node(self, node: gs.Node) -> None:
+        reads = [t for t in node.inputs if t.name]
+        given = self.gathered(reads)
+        for _, body in subgraphs(node):
+            inner = self.index.scope_of_graph(body)
+            self.scope(inner, given)
+            reads += [t for t in body.outputs if t.name]
+        given = self.gathered(reads)
+        own = self.sources.get(id(node))
+        is_clear = not any(id(t) in self.vague for t in reads)
+        for tensor in node.outputs:
+            if tensor.name:
+                self.tensor(tensor, node, own, given, is_clear)
+
+    def tensor(
+        self, tensor: gs.Tensor, node: gs.Node, own: Source | None, given: dict[int, Source], is_clear: bool
+    ) -> None:
+        found: dict[int, Source] = {}
+        for origin in _origins(self.types, tensor):
+            if origin is not tensor:
+                found.update(self.causes.get(id(origin), {}))
+                self.vague |= {id(tensor)} if id(origin) in self.vague else set()
+        if is_origin(self.types, tensor):
+            self.vague.add(id(tensor))
+            if own is not None:
+                found = {id(node): own, **found}
+            else:
+                found.update(given)
+                if is_clear and not found and id(node) not in self.explained:
+                    self.blame(node, tensor, self.types.type_of(tensor))
+        for source in found.values():
+            source.tensors.append(tensor.name)
+        if found:
+            self.causes[id(tensor)] = found
+
+    def gathered(self, tensors: Iterable[gs.Tensor]) -> dict[int, Source]:
+        found: dict[int, Source] = {}
+        for tensor in tensors:
+            found.update(self.causes.get(id(tensor), {}))
+        return found
+
+    def blame(self, node: gs.Node, tensor: gs.Tensor, entry: TensorType) -> None:
+        held = self.culprits.get(id(node))
+        names = (*(held.tensors if held else ()), tensor.name)
+        reason = "shape inference does not know the size of what it gives"
+        if entry.kind != "tensor":
+            reason = f"it gives a {entry.kind}, which has no shape"
+        self.culprits[id(node)] = UnknownSize(node_label(node), node.op, self.index.scope(node).path, reason, names)

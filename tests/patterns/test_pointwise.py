@@ -1,0 +1,74 @@
+"""Pairs of one pointwise operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .harness import Builder
+from .moves import after, assert_becomes, assert_stays
+
+
+@pytest.mark.parametrize("op", ["Relu", "Abs", "Ceil", "Floor", "Round", "Sign"])
+def test_idempotent_pairs(op: str) -> None:
+    b = Builder()
+    y = b.node(op, b.node(op, b.node(op, b.input("x", ["N", 9]))))
+    assert_becomes(after(b, y), **{op: 1, "Neg": 1})
+
+
+def test_idempotent_pair_whose_first_is_read() -> None:
+    b = Builder()
+    first = b.node("Relu", b.input("x", ["N", 9]))
+    model = b.model(b.node("Neg", b.node("Relu", first)), b.node("Exp", first))
+    assert_becomes(model, Relu=1, Neg=1, Exp=1)
+
+
+def test_idempotent_pair_of_outputs() -> None:
+    b = Builder()
+    first = b.node("Relu", b.input("x", ["N", 9]))
+    assert_becomes(b.model(first, b.node("Relu", first)), Relu=1, Identity=1)
+
+
+def test_different_operators_stay() -> None:
+    b = Builder()
+    assert_stays(after(b, b.node("Relu", b.node("Abs", b.input("x", [9])))))
+
+
+BOUNDS = [None, -2.0, -0.5, 0.0, 0.5, 2.0]
+
+
+@pytest.mark.parametrize("opset", [7, 11, 13])
+def test_clips(opset: int) -> None:
+    for low1, high1, low2, high2 in np.array(np.meshgrid(*[BOUNDS] * 4, indexing="ij"), object).reshape(4, -1).T[::3]:
+        b = Builder(opset=opset)
+        y = _clip(b, _clip(b, b.input("x", [9]), low1, high1), low2, high2)
+        model = after(b, y)
+        if _above(low1, high1) or _above(low2, high2):
+            assert_stays(model, "the wrong way round")
+        elif _above(low1, high2) or _above(low2, high1):
+            assert_stays(model, "do not overlap")
+        else:
+            assert_becomes(model, Clip=1, Neg=1)
+
+
+def _above(low: float | None, high: float | None) -> bool:
+    return low is not None and high is not None and low > high
+
+
+def _clip(b: Builder, x: str, low: float | None, high: float | None) -> str:
+    if b.opset < 11:
+        return str(b.node("Clip", x, **{k: v for k, v in (("min", low), ("max", high)) if v is not None}))
+    return str(b.node("Clip", x, *("" if v is None else b.constant(v) for v in (low, high))))
+
+
+def test_integer_clips() -> None:
+    b = Builder(np.int32, opset=13)
+    x = b.input("x", [9])
+    inner = b.node("Clip", x, b.constant(-3, np.int32), b.constant(4, np.int32))
+    assert_becomes(after(b, b.node("Clip", inner, b.constant(-1, np.int32))), Clip=1, Neg=1)
+
+
+def test_clips_with_nan_stay() -> None:
+    b = Builder()
+    y = _clip(b, _clip(b, b.input("x", [9]), np.nan, None), 0.0, None)
+    assert_stays(after(b, y), "is NaN")

@@ -1,0 +1,172 @@
+"""Reshape and Flatten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from surgeon_passes.patterns import reshape
+
+from .harness import Builder, apply, assert_equal
+from .moves import EXACT as RULES
+from .moves import SIZES, after, assert_becomes, assert_stays, target
+
+
+def dims(b: Builder, x: str, *wanted: int | list[int]) -> str:
+    """A target: ints as they are, ``[axis]`` the dim of x, as exporters write it."""
+    shape_of = b.node("Shape", x)
+    parts = [b.node("Gather", shape_of, b.constant(w)) if isinstance(w, list) else b.constant([w]) for w in wanted]
+    return str(b.node("Concat", *parts, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (([0], -1), [0, 24]),
+        (([0], 6, 4), [0, 6, 4]),
+        (([0], 2, 3, -1), [0, 2, 3, 4]),
+        ((2, [0], -1), [2, -1, 12]),
+    ],
+)
+def test_a_dynamic_batch(wanted: Any, expected: list[int]) -> None:
+    b = Builder()
+    x = b.input("x", ["N", 6, 4])
+    model = after(b, b.node("Reshape", x, dims(b, x, *wanted)), len(wanted))
+    assert target(assert_becomes(model, rules=[reshape.make_reshape_static], Reshape=1, Neg=1)) == expected
+
+
+def test_two_dims_that_change_places_stay() -> None:
+    b = Builder()
+    x = b.input("x", ["N", "H", 4])
+    assert_stays(after(b, b.node("Reshape", x, dims(b, x, [1], [0], 4)), 3), "has no constant form")
+
+
+def test_a_product_of_dims() -> None:
+    b = Builder()
+    x = b.input("x", ["N", "H", 4])
+    shape_of = b.node("Shape", x)
+    both = b.node("Mul", b.node("Gather", shape_of, b.constant([0])), b.node("Gather", shape_of, b.constant([1])))
+    model = after(b, b.node("Reshape", x, b.node("Concat", both, b.constant([4]), axis=0)), 2)
+    assert target(assert_becomes(model, Reshape=1, Neg=1)) == [-1, 4]
+
+
+@pytest.mark.parametrize("wanted", [[-1, 4], [0, 4], [0, -1], [0, 0]])
+def test_a_reshape_to_the_same_shape(wanted: list[int]) -> None:
+    b = Builder()
+    assert_becomes(after(b, b.node("Reshape", b.input("x", ["N", 4]), b.constant(wanted)), 2), Neg=1)
+
+
+def test_other_ways_to_the_same_shape() -> None:
+    b = Builder()
+    assert_becomes(after(b, b.node("Flatten", b.input("x", ["N", 4])), 2), Neg=1)
+    b = Builder()
+    x = b.input("x", ["N", "H"])
+    assert_becomes(after(b, b.node("Reshape", x, b.node("Shape", x)), 2), Neg=1)
+
+
+@pytest.mark.parametrize("wanted", [[4, -1], [-1, 2], [-1, 1, 4]])
+def test_a_reshape_to_another_shape_stays(wanted: list[int]) -> None:
+    b = Builder()
+    y = b.node("Reshape", b.input("x", ["N", 4]), b.constant(wanted))
+    result = apply(RULES, b.model(y, rank=len(wanted)))
+    assert result.ops == {"Reshape": 1} and not result.reasons
+
+
+@pytest.mark.parametrize("inner", ["Reshape", "Flatten", "Squeeze", "Unsqueeze"])
+def test_chains(inner: str) -> None:
+    b = Builder()
+    x = b.input("x", ["N", 1, 6])
+    names = {
+        "Reshape": [b.constant([3, -1, 2])],
+        "Flatten": [],
+        "Squeeze": [b.constant([1])],
+        "Unsqueeze": [b.constant([1])],
+    }
+    y = b.node("Reshape", b.node(inner, x, *names[inner]), b.constant([-1, 2, 3]))
+    assert_becomes(after(b, y, 3), Reshape=1, Neg=1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([8, 3], [0, -1], [8, -1]),
+        ([2, 4, 3], [0, 0, 3], [2, 4, 3]),
+        ([2, -1, 3], [-1, 0, 3], [-1, 4, 3]),
+        ([3, 8], [4, 6], [4, 6]),
+    ],
+)
+def test_a_zero_copies_a_dim_of_the_intermediate(first: list[int], second: list[int], expected: list[int]) -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", [4, 6]), b.constant(first))
+    model = after(b, b.node("Reshape", a, b.constant(second)), len(second))
+    assert target(assert_becomes(model, rules=[reshape.merge_reshapes], Reshape=1, Neg=1)) == expected
+
+
+def test_a_zero_for_a_dim_of_the_input() -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", ["N", 6]), b.constant([0, 2, 3]))
+    model = after(b, b.node("Reshape", a, b.constant([0, 3, 2])), 3)
+    assert target(assert_becomes(model, Reshape=1, Neg=1)) == [0, 3, 2]
+
+
+def test_a_zero_for_a_dim_that_is_known_nowhere() -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", [12, "H"]), b.constant([-1, 2, 6]))
+    model = after(b, b.node("Reshape", a, b.constant([0, 12])), 2)
+    assert target(assert_becomes(model, Reshape=1, Neg=1)) == [-1, 12]
+    b = Builder()
+    a = b.node("Reshape", b.input("x", [12, "H"]), b.constant([-1, 2, 6]))
+    model = after(b, b.node("Reshape", a, b.constant([0, -1])), 2)
+    assert_stays(model, "copies a dim of 'reshape0' that is not known")
+
+
+def test_a_chain_whose_middle_is_read_stays() -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", [4, 6]), b.constant([3, 8]))
+    model = b.model(b.node("Neg", b.node("Reshape", a, b.constant([6, 4]))), b.node("Exp", a))
+    assert_stays(model, "is also used by")
+
+
+def test_allowzero_is_kept() -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", [0, 6]), b.constant([3, 0]), allowzero=1)
+    model = after(b, b.node("Reshape", a, b.constant([0, 5]), allowzero=1), 2)
+    assert target(assert_becomes(model, Reshape=1, Neg=1)) == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("op", "arg", "wanted"),
+    [
+        ("Unsqueeze", [0], [1, -1, 1, 6]),
+        ("Squeeze", [1], [0, 6]),
+        ("Flatten", None, [0, 6]),
+        ("Unsqueeze", [-1], [0, 1, 6, 1]),
+    ],
+)
+def test_a_reshape_before_another_kind(op: str, arg: Any, wanted: list[int]) -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", ["N", 2, 3]), b.constant([0, 1, -1]))
+    names = [] if arg is None else [b.constant(arg)]
+    model = after(b, b.node(op, a, *names), len(wanted))
+    assert target(assert_becomes(model, Reshape=1, Neg=1)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("Unsqueeze", "Flatten"), ("Squeeze", "Flatten"), ("Flatten", "Unsqueeze")]
+)
+def test_two_kinds_of_reshapes(first: str, second: str) -> None:
+    b = Builder()
+    y = b.input("x", ["N", 1, 4])
+    for op in (first, second):
+        y = b.node(op, y, *([b.constant([1])] if op != "Flatten" else []))
+    model = after(b, y, 3 if second == "Unsqueeze" else 2)
+    found = apply(RULES, model)
+    assert sum(found.ops.values()) <= 2
+    assert_equal(model, found.model, SIZES, tolerance=0)
+
+
+def test_another_kind_with_two_open_dims_stays() -> None:
+    b = Builder()
+    a = b.node("Reshape", b.input("x", ["N", "H", 4]), b.constant([0, 0, 2, 2]))
+    assert_stays(after(b, b.node("Unsqueeze", a, b.constant([0])), 5), "more than one dim")
