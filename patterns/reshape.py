@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
-from surgeon_passes.values import static_target
+from surgeon_passes.values import Partial, dims, static_target
 
-from ._dims import Dims, ints, reshape_target, same, same_elements
+from ._dims import Dims, entries, ints, reshape_target, same, same_elements
 
 
 @rule(
     pattern="y = Reshape(x, t: partial)",
-    rewrite="y = Reshape(x, T)<@y>",
+    rewrite="y = Reshape(x, T)",
     exactness="exact",
     sets=("shape",),
     tag="static",
@@ -22,7 +24,7 @@ def make_reshape_static(m: Match) -> Replacement:
 
     Algebra
         known dims are written out, a dim that the input has at the same place is 0 (copy), one other dim may be -1:
-        the elements are as many as before, so it is what it was
+        the elements are as many as before, so it is what it was; allowzero goes, since a 0 copies
 
     Declines when
         more than one dim can be said neither way;
@@ -88,7 +90,7 @@ def drop_reshape(m: Match) -> Replacement:
 @rule(
     pattern="""
         a = Reshape(x, inner) | Flatten(x) | Squeeze(x, inner?) | Unsqueeze(x, inner)
-        y = Reshape(a, t: const)
+        y = Reshape(a, t: partial)
     """,
     rewrite="y = Reshape(x, T)<@y>",
     exactness="exact",
@@ -103,6 +105,7 @@ def merge_reshapes(m: Match) -> Replacement:
         only the last shape counts; a 0 in its target copies a dim of the intermediate, so it is written out
 
     Declines when
+        the last target is computed and a dim of it may be 0 (which would copy);
         a 0 copies a dim that is neither known nor the input's at the same place, and no -1 can stand for it;
         the intermediate is used elsewhere.
 
@@ -120,6 +123,10 @@ def merge_reshapes(m: Match) -> Replacement:
                 y = Reshape(x, target)
             }
     """
+    if isinstance(m.t.value, Partial):
+        if not m.y.attr("allowzero") and not all(_is_size(d) for d in m.t.value.dims()):
+            raise Decline(f"a dim of the computed target {m.t.value} may be 0, which would copy")
+        return Replacement(T=m.t)
     target = ints(m.t)
     if m.y.attr("allowzero") or 0 not in target:
         return Replacement(T=m.t)
@@ -132,6 +139,11 @@ def merge_reshapes(m: Match) -> Replacement:
     if -1 in target and -1 not in ints(m.t) and 0 in target:
         raise Decline(f"-1 would stand beside a dim of '{m.x.name}' that may be 0")
     return Replacement(T=np.array(target, np.int64))
+
+
+def _is_size(dim: Any) -> bool:
+    """Whether it is -1 or certainly at least 1."""
+    return dim == -1 or dims.at_least(dim, 1)
 
 
 def _copied(middle: Dims, outer: Dims, place: int) -> int:
@@ -183,3 +195,80 @@ def merge_into_reshape(m: Match) -> Replacement:
         raise Decline
     m.value("inner")  # where it is computed, the verification covers how
     return Replacement(Target=reshape_target(m.x, m.y))
+
+
+@rule(
+    pattern="""
+        a = Reshape(x, t: partial)
+        b = Transpose(a)<perm=@perm>
+        y = Reshape(b, u: partial)
+    """,
+    rewrite="y = Reshape(Transpose(Reshape(x, T))<perm=@P>, u)<@y>",
+    exactness="exact",
+    sets=("shape",),
+    tag="joined",
+)
+def join_transposed_axes(m: Match) -> Replacement:
+    """Axes that a Transpose moves together are one axis: the Reshape before it then needs no computed target.
+
+    A channel shuffle between Reshapes is written with height and width apart; as one axis their size is what is left, -1.
+
+    Algebra
+        axes that are neighbours in one order before and after the Transpose may be one axis of their elements
+
+    Declines when
+        the first target is constant already, or has no constant form even so;
+        the last target copies a dim (0), or one of its dims may be 0;
+        a tensor between them is used elsewhere.
+
+    Example
+        before:
+            g (float[N,4,H,W] x) => (float[N,4,H,W] y) {
+                at = Constant<value = int64[1] {0}>()
+                two = Constant<value = int64[1] {2}>()
+                one = Constant<value = int64[1] {1}>()
+                end = Constant<value = int64[1] {4}>()
+                pair = Constant<value = int64[2] {2, 2}>()
+                shape = Shape(x)
+                n = Slice(shape, at, one)
+                hw = Slice(shape, two, end)
+                t = Concat<axis = 0>(n, pair, hw)
+                a = Reshape(x, t)
+                b = Transpose<perm = [0, 2, 1, 3, 4]>(a)
+                y = Reshape(b, shape)
+            }
+        after:
+            g (float[N,4,H,W] x) => (float[N,4,H,W] y) {
+                t = Constant<value = int64[4] {0, 2, 2, -1}>()
+                shape = Shape(x)
+                a = Reshape(x, t)
+                b = Transpose<perm = [0, 2, 1, 3]>(a)
+                y = Reshape(b, shape)
+            }
+    """
+    perm, shape = m.attr("perm"), m.a.shape
+    if isinstance(m.t.value, np.ndarray) or perm is None or shape is None:
+        raise Decline
+    if not m.y.attr("allowzero") and not all(_is_size(d) for d in entries(m.u)):
+        raise Decline("a dim of the last target may be 0, which would copy")
+    runs = _runs(list(perm))
+    if len(runs) == len(perm):
+        raise Decline
+    joined = sorted(runs)
+    wanted = np.empty(len(joined), object)
+    wanted[:] = [dims.product(shape[axis] for axis in run) for run in joined]
+    target = static_target(m.x.shape, Partial(wanted, np.dtype(np.int64)), False)
+    if target is None:
+        raise Decline(f"the target {m.t.value} has no constant form, even with its axes joined")
+    return Replacement(T=np.array(target, np.int64), P=[joined.index(run) for run in runs])
+
+
+def _runs(perm: list[int]) -> list[tuple[int, ...]]:
+    """The permutation cut into runs of axes that follow one another."""
+    runs: list[list[int]] = []
+    for axis in perm:
+        if runs and runs[-1][-1] == axis - 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return [tuple(run) for run in runs]

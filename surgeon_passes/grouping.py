@@ -60,13 +60,19 @@ def _group(
     inside = {id(n) for n in nodes}
     outer = {id(t): t.name for n in nodes for t in reads[id(n)] if _comes_from_outside(index, t, inside)}
     given = [t.name for n in nodes if n.op != "Constant" for t in n.outputs if t.name and _leaves(index, t, inside)]
-    count = sum(n.op != "Constant" for n in nodes)
-    return Group(name, kind, depth, count, tuple(outer.values()), tuple(given))
+    return Group(name, kind, depth, _size(nodes), tuple(outer.values()), tuple(given))
+
+
+def _size(nodes: Iterable[gs.Node]) -> int:
+    """Nodes without the Constants."""
+    return len([n for n in nodes if n.op != "Constant"])
 
 
 def _comes_from_outside(index: GraphIndex, tensor: gs.Tensor, inside: set[int]) -> bool:
     maker = index.producer(tensor)
-    return index.is_graph_input(tensor) if maker is None else maker.op != "Constant" and id(maker) not in inside
+    if maker is None:
+        return index.is_graph_input(tensor)
+    return bool(maker.op != "Constant") and id(maker) not in inside
 
 
 def _leaves(index: GraphIndex, tensor: gs.Tensor, inside: set[int]) -> bool:
@@ -94,11 +100,7 @@ def _modules(nodes: Iterable[gs.Node]) -> dict[str, list[gs.Node]]:
             if letter in SEPARATORS and place:
                 found.setdefault(node.name[:place], []).append(node)
     longer = {(len(found[name]), _parent(name)) for name in found}
-    large = {
-        name: held
-        for name, held in found.items()
-        if (len(held), name) not in longer and sum(n.op != "Constant" for n in held) >= SMALLEST
-    }
+    large = {name: held for name, held in found.items() if (len(held), name) not in longer and _size(held) >= SMALLEST}
     return large
 
 
@@ -110,27 +112,50 @@ def _parent(name: str) -> str:
 # --- regions -------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
+class _Region:
+    """Nodes between the cut ``start`` and ``cuts``: one, or several that share nodes."""
+
+    start: int
+    cuts: list[int]
+    nodes: list[gs.Node]
+
+    def is_small(self) -> bool:
+        return _size(self.nodes) < SMALLEST
+
+
 def _regions(index: GraphIndex, order: Sequence[gs.Node], reads: dict[int, list[gs.Tensor]]) -> list[list[gs.Node]]:
-    """Nodes between a cut and the next, chains of single nodes joined to what follows them."""
-    flow = _Flow(index, order, reads)
+    """Nodes between a cut and the next, in order; a node alone goes with what follows it."""
+    regions = _between_cuts(_Flow(index, order, reads))
+    followers: dict[int, list[_Region]] = {}
+    for region in regions:
+        followers.setdefault(region.start, []).append(region)
+    for region in regions:
+        after = followers.get(region.cuts[0], [])
+        if region.is_small() and len(region.cuts) == len(after) == 1:
+            after[0].nodes = [*region.nodes, *after[0].nodes]
+            region.nodes = []
     rank = {id(n): k for k, n in enumerate(order)}
-    spans: dict[int, tuple[int, list[gs.Node]]] = {}
-    followers: dict[int, int] = {}
+    return [sorted(r.nodes, key=lambda n: rank[id(n)]) for r in regions if not r.is_small()]
+
+
+def _between_cuts(flow: _Flow) -> list[_Region]:
+    """Each node is in one region: regions from one cut that share nodes are joined."""
+    owner: dict[int, _Region] = {}
+    found: list[_Region] = []
     for cut in flow.cuts:
-        start = flow.cut_before(cut)
-        spans[cut] = (start, flow.between(start, cut))
-        followers[start] = followers.get(start, 0) + 1
-    done: list[int] = []
-    for cut in flow.cuts:
-        start, nodes = spans[cut]
-        before = spans.get(start)
-        if before is not None and followers[start] == 1 and sum(n.op != "Constant" for n in before[1]) < SMALLEST:
-            nodes = sorted({id(n): n for n in (*before[1], *nodes)}.values(), key=lambda n: rank[id(n)])
-            spans[cut] = (before[0], nodes)
-            done = [other for other in done if other != start]
-        done.append(cut)
-    listed = [spans[cut][1] for cut in done]
-    return [nodes for nodes in listed if sum(n.op != "Constant" for n in nodes) >= SMALLEST]
+        region = _Region(flow.cut_before(cut), [cut], [])
+        nodes, met = flow.between(region.start, cut, owner)
+        for other in met:
+            if other.start == region.start and other in found:
+                region.cuts = other.cuts + region.cuts
+                region.nodes = other.nodes + region.nodes
+                found.remove(other)
+                owner.update((id(n), region) for n in other.nodes)
+        region.nodes += nodes
+        owner.update((id(n), region) for n in nodes)
+        found.append(region)
+    return found
 
 
 class _Flow:
@@ -160,8 +185,9 @@ class _Flow:
                         self.add(tensor, [own], node)
         for vertex in range(len(self.dominator) - 1, 0, -1):
             self.excess[self.dominator[vertex]] += self.excess[vertex]
-        self.cuts = [v for v in range(1, len(self.dominator)) if self.made_by[v] is not None and not self.excess[v]]
-        self.is_cut = set(self.cuts)
+        self.is_cut = {v for v in range(1, len(self.dominator)) if self.made_by[v] is not None and not self.excess[v]}
+        useful = self.leading_to_outputs()
+        self.cuts = [v for v in sorted(self.is_cut) if v in useful]
 
     def add(self, item: Any, before: list[int], maker: gs.Node | None) -> int:
         own = self.number[id(item)] = len(self.dominator)
@@ -177,7 +203,22 @@ class _Flow:
             self.excess[above] -= 1
         return own
 
+    def leading_to_outputs(self) -> set[int]:
+        found: set[int] = set()
+        todo = [self.index.producer(t) for t in self.index.graph.outputs]
+        seen: set[int] = set()
+        found.update(self.number[id(t)] for t in self.index.graph.outputs if id(t) in self.number)
+        while todo:
+            node = todo.pop()
+            if node is not None and id(node) not in seen:
+                seen.add(id(node))
+                found.update(self.number[id(t)] for t in self.reads[id(node)] if id(t) in self.number)
+                todo += [self.index.producer(t) for t in self.reads[id(node)]]
+        return found
+
     def meet(self, a: int, b: int) -> int:
+        if not a or not b:
+            return 0
         while a != b:
             if self.depth[a] < self.depth[b]:
                 a, b = b, a
@@ -191,18 +232,18 @@ class _Flow:
             vertex = self.dominator[vertex]
         return vertex
 
-    def between(self, start: int, cut: int) -> list[gs.Node]:
-        """Nodes from ``start`` to ``cut``, in order, with the Constants and the like that only depend on constants."""
+    def between(self, start: int, cut: int, owner: dict[int, _Region]) -> tuple[list[gs.Node], list[_Region]]:
+        """Nodes from ``start`` to ``cut`` that no region has, what only depends on constants among them; regions met."""
         found: dict[int, gs.Node] = {}
+        met: dict[int, _Region] = {}
         maker = self.made_by[cut]
         todo = [maker] if maker is not None else []
         while todo:
             node = todo.pop()
-            if id(node) in found:
-                continue
-            found[id(node)] = node
-            for tensor in self.reads[id(node)]:
-                source = self.index.producer(tensor)
-                if source is not None and self.number.get(id(tensor), -1) != start:
-                    todo.append(source)
-        return [n for n in self.order if id(n) in found]
+            if id(node) in owner:
+                met[id(owner[id(node)])] = owner[id(node)]
+            elif id(node) not in found:
+                found[id(node)] = node
+                tensors = (t for t in self.reads[id(node)] if self.number.get(id(t), -1) != start)
+                todo += [source for t in tensors if (source := self.index.producer(t)) is not None]
+        return list(found.values()), list(met.values())

@@ -288,7 +288,7 @@ class _Run:
             folder=self.folder,
             external=self.external,
             shapes=self.shapes,
-            dynamic=find_dynamic(outcome.state.index, outcome.state.types),
+            dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
         )
 
     @property

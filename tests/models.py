@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import textwrap
 import time
 from collections.abc import Callable, Mapping
@@ -16,16 +17,37 @@ from numpy.typing import NDArray
 from surgeon_passes.runtime import Session
 
 Array = NDArray[Any]
+_LABEL = re.compile(r"(?<=[\s{])\[([^\]]+)\](?=\s*\w+(?:\s*,\s*\w+)* =)")
 
 
 def model(text: str, opset: int = 17, ir: int = 8, **constants: Any) -> onnx.ModelProto:
-    """A model whose graph is ``text`` in ONNX syntax; ``constants`` become initializers."""
+    """A model whose graph is ``text`` in ONNX syntax; ``constants`` become initializers.
+
+    Names of nodes (``[/encoder/layer.0/q] y = …``) may hold what the syntax does not allow.
+    """
+    names: dict[str, str] = {}
+
+    def stand_in(found: re.Match[str]) -> str:
+        label = f"label_{len(names)}"
+        names[label] = found[1]
+        return f"[{label}]"
+
+    text = _LABEL.sub(stand_in, text)
     header = f'<ir_version: {ir}, opset_import: ["" : {opset}]>\n'
     found = onnx.parser.parse_model(header + textwrap.dedent(text))
+    _name_nodes(found.graph, names)
     for name, value in constants.items():
         array = np.asarray(value)
         found.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     return found
+
+
+def _name_nodes(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    for node in graph.node:
+        node.name = names.get(node.name, node.name)
+        for attribute in node.attribute:
+            for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                _name_nodes(body, names)
 
 
 def run(proto: onnx.ModelProto, **feeds: Any) -> dict[str, Array]:

@@ -172,6 +172,11 @@ def test_the_first_of_several_dims_is_named_in_the_order_of_the_inputs() -> None
     assert expand.reason == "computes shape from sizes: needs B of input 'x' and 2 more"
 
 
+def test_a_name_that_several_inputs_share_is_the_first_ones() -> None:
+    found = dynamic("g (float[B,S] x, float[B,S] z) => (int64[2] s, float[B,S] y) { s = Shape (z)  y = Add (x, z) }")
+    assert only(found.shape_dependent).needs == ("B of input 'x'", "S of input 'x'")
+
+
 def test_through_floats_where_no_value_is_known() -> None:
     found = dynamic(
         """g (float[1,3,H,W] x, float[1,3,P,Q] z) => (float[1,3,A,B] y)

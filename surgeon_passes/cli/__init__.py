@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from surgeon_passes.cli.groups import groups
 from surgeon_passes.cli.optimize import optimize
+from surgeon_passes.cli.passes import passes
 from surgeon_passes.cli.shapes import parse_shape, parse_shapes
+from surgeon_passes.cli.value import value
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,6 +17,7 @@ def main() -> None:
     """Verified rewrites for ONNX models: the same function as a smaller, static, faster graph."""
 
 
-main.add_command(optimize)
+for _command in (optimize, passes, groups, value):
+    main.add_command(_command)
 
 __all__ = ["main", "parse_shape", "parse_shapes"]

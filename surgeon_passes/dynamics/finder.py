@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.dynamics.spread import Source, Spread
+from surgeon_passes.dynamics.spread import Source, Spread, is_origin
 from surgeon_passes.index import GraphIndex, node_label, subgraphs
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import DATA_SIZED, SHAPE_READERS, SIZE_ARGUMENTS, is_random
 from surgeon_passes.ops.view import CallerAttribute, NodeView
-from surgeon_passes.region import TensorType
 from surgeon_passes.report.dynamic import DataDependent, Dynamic, ShapeDependent
 from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
-from surgeon_passes.values.dims import symbol
 from surgeon_passes.values.lattice import dims_of
-from surgeon_passes.values.solver import FAILURES, Solver
+from surgeon_passes.values.solver import FAILURES
 
 FOLLOWED = 10_000
 """Nodes behind one argument that are looked at."""
@@ -27,11 +24,11 @@ BODY_ARGUMENTS = {"If": "its condition", "Loop": "its number of turns"}
 """What decides the sizes that a node with bodies gives, where they are not known: its first operand."""
 
 
-def find_dynamic(index: GraphIndex, types: TypeMap) -> Dynamic:
+def find_dynamic(index: GraphIndex, types: TypeMap, evaluator: Evaluator) -> Dynamic:
     """What is not static in the graph as it stands, and why. Node lists must be in order (:meth:`GraphIndex.sync`)."""
     if _is_static(index, types):
         return Dynamic()
-    return _Finder(index, types).find()
+    return Finder(index, types, evaluator).find()
 
 
 def _is_static(index: GraphIndex, types: TypeMap) -> bool:
@@ -42,28 +39,24 @@ def _is_static(index: GraphIndex, types: TypeMap) -> bool:
     return all(types.type_of(t).is_static for t in (*index.graph.inputs, *made))
 
 
-class _Finder:
-    def __init__(self, index: GraphIndex, types: TypeMap) -> None:
+class Finder:
+    def __init__(self, index: GraphIndex, types: TypeMap, evaluator: Evaluator) -> None:
         self.index = index
-        self.base_types, self.base = _without_names(index, types)
-        self.types, self.evaluator = _without_names(index, types)
+        self.types = types
+        self.evaluator = evaluator
         self.sources: dict[int, Source] = {}
         """by id(node)"""
-        self.meaning: dict[str, str] = {}
-        """what a symbol stands for, in words; in the order of the inputs"""
-        self.source_of: dict[str, Source] = {}
-        """by symbol"""
+        self.inputs: dict[str, str] = {}
+        for name, text in self.named_inputs():
+            self.inputs.setdefault(name, text)
 
     def find(self) -> Dynamic:
-        self.name_inputs()
         for node in self.index.nodes():
             reason = self.data_reason(node)
             if reason:
                 self.sources[id(node)] = Source(node, reason)
-        for source in self.sources.values():
-            self.name_sizes(source)
         left = [(node, entry) for node in self.index.nodes() if (entry := self.shape_dependent(node)) is not None]
-        unknown = Spread(self.index, self.types, self.sources, self.source_of, {id(node) for node, _ in left}).run()
+        unknown = Spread(self.index, self.types, self.sources, {id(node) for node, _ in left}).run()
         return Dynamic(
             tuple(
                 DataDependent(node_label(s.node), s.node.op, self.path(s.node), s.reason, tuple(s.tensors))
@@ -77,43 +70,13 @@ class _Finder:
     def path(self, node: gs.Node) -> str:
         return self.index.scope(node).path
 
-    # --- symbols -----------------------------------------------------------------------------------------------------
-
-    def name_inputs(self) -> None:
+    def named_inputs(self) -> Iterator[tuple[str, str]]:
+        """(name, what it is in words) of each open dim of the inputs, in their order."""
         for tensor in self.index.graph.inputs:
-            entry = self.types.type_of(tensor)
-            if entry.shape is None:
-                if entry.kind == "tensor":
-                    self.meaning[f"?{len(self.meaning)}"] = f"the rank of input '{tensor.name}'"
-                continue
-            dims: list[Any] = []
-            for place, dim in enumerate(entry.shape):
-                if isinstance(dim, Poly):
-                    for name in dim.symbols():
-                        said = f"dim {place}" if self.types.names.is_invented(name) else name
-                        self.meaning.setdefault(name, f"{said} of input '{tensor.name}'")
-                dims.append(self.fresh(f"dim {place} of input '{tensor.name}'") if dim is None else dim)
-            self.types.set(tensor, TensorType(entry.dtype, tuple(dims), entry.kind))
-
-    def fresh(self, meaning: str) -> Poly:
-        name = f"?{len(self.meaning)}"
-        self.meaning[name] = meaning
-        return symbol(name)
-
-    def name_sizes(self, source: Source) -> None:
-        for tensor in source.node.outputs:
-            entry = self.base_types.type_of(tensor) if tensor.name else TensorType()
-            if entry.shape is None or entry.kind != "tensor":
-                continue
-            dims: list[Any] = []
-            for dim in entry.shape:
-                if dim is None:
-                    made = self.fresh(f"the size of '{tensor.name}', which {node_label(source.node)} makes from data")
-                    self.source_of.update(dict.fromkeys(made.symbols(), source))
-                    dims.append(made)
-                else:
-                    dims.append(dim)
-            self.types.set(tensor, TensorType(entry.dtype, tuple(dims)))
+            for place, dim in enumerate(self.types.type_of(tensor).shape or ()):
+                for name in sorted(dim.symbols()) if isinstance(dim, Poly) else ():
+                    of = f"of input '{tensor.name}'"
+                    yield name, f"{name} {of}" if self.types.names.origin(name) is None else f"dim {place} {of}"
 
     # --- data --------------------------------------------------------------------------------------------------------
 
@@ -131,7 +94,7 @@ class _Finder:
             return self.loop_reason(node, view)
         for place, name in SIZE_ARGUMENTS.get(view.op, {}).items():
             tensor = view.input(place)
-            if tensor is not None and self.is_unknown(self.base, tensor):
+            if tensor is not None and self.is_unknown(tensor):
                 origin = self.data_behind([tensor])
                 if origin:
                     return f"{name} is computed from {origin}"
@@ -142,26 +105,22 @@ class _Finder:
         if body is None:
             return ""
         trips = view.input(0)
-        if trips is not None and self.is_unknown(self.base, trips):
+        if trips is not None and self.is_unknown(trips):
             origin = self.data_behind([trips])
             if origin:
                 return f"the number of its turns is computed from {origin}"
-        if body.outputs and not isinstance(self.base.value(body.outputs[0]), np.ndarray):
+        if body.outputs and not isinstance(self.evaluator.value(body.outputs[0]), np.ndarray):
             origin = self.data_behind([body.outputs[0]])
             return f"its body decides, from {origin}, when it ends" if origin else ""
         return ""
 
     def is_open(self, tensor: gs.Tensor) -> bool:
-        """Whether a dim, or the rank, of a tensor is not known, not even as an expression."""
-        if not tensor.name:
-            return False
-        entry = self.base_types.type_of(tensor)
-        return entry.kind == "tensor" and (entry.shape is None or None in entry.shape)
+        """Whether a dim, or the rank, of a tensor does not follow from the sizes of others."""
+        return bool(tensor.name) and is_origin(self.types, tensor)
 
-    @staticmethod
-    def is_unknown(evaluator: Evaluator, tensor: gs.Tensor) -> bool:
+    def is_unknown(self, tensor: gs.Tensor) -> bool:
         """Whether some element is not known, not even as an expression."""
-        found = evaluator.value(tensor)
+        found = self.evaluator.value(tensor)
         return found is None or (isinstance(found, Partial) and None in found.dims())
 
     def data_behind(self, tensors: Iterable[gs.Tensor]) -> str:
@@ -187,7 +146,7 @@ class _Finder:
             seen.add(id(tensor))
             yield tensor
             node = self.index.producer(tensor)
-            if node is not None and node.op not in SHAPE_READERS and self.is_unknown(self.base, tensor):
+            if node is not None and node.op not in SHAPE_READERS and self.is_unknown(tensor):
                 todo.extend(node.inputs)
 
     def view(self, node: gs.Node) -> NodeView | None:
@@ -230,12 +189,10 @@ class _Finder:
         return not isinstance(tensor, gs.Constant) and (node is None or node.op != "Constant")
 
     def needs_of_type(self, tensor: gs.Tensor) -> list[str]:
-        entry = self.types.type_of(tensor)
-        if entry.shape is None:
-            return [f"the shape of '{tensor.name}'"]
-        if None not in entry.shape:
-            return self.words(entry.shape)
-        return self.words(self.dims_behind(tensor)) or [f"the sizes of '{tensor.name}'"]
+        shape = self.types.type_of(tensor).shape
+        if shape is None or None in shape:
+            return self.words(self.dims_behind(tensor)) or [f"the sizes of '{tensor.name}'"]
+        return self.words(shape)
 
     def dims_behind(self, tensor: gs.Tensor) -> list[Any]:
         """Dims of the nearest tensors, backwards, whose shape is known, and sizes that the nodes between them are given."""
@@ -250,7 +207,7 @@ class _Finder:
             for operand in (t for t in node.inputs if t.name and not isinstance(t, gs.Constant)):
                 shape = self.types.type_of(operand).shape
                 found += [*(shape or ()), *(dims_of(self.evaluator.value(operand)) or ())]
-                if shape is None or None in shape or self.is_unknown(self.evaluator, operand):
+                if shape is None or None in shape or self.is_unknown(operand):
                     todo.append(operand)
         return found
 
@@ -258,26 +215,38 @@ class _Finder:
         """What the value depends on: the symbols in it; where it is not known, the sizes that it is computed from."""
         found = self.evaluator.value(tensor)
         needs = self.words(dims_of(found) or ())
-        if not self.is_unknown(self.evaluator, tensor):
+        if not self.is_unknown(tensor):
             return needs
         for source in self.behind([tensor]):
             node = self.index.producer(source)
             needs += self.words(dims_of(self.evaluator.value(source)) or ())
-            if node is not None and node.op in SHAPE_READERS and self.is_unknown(self.evaluator, source):
+            if node is not None and node.op in SHAPE_READERS and self.is_unknown(source):
                 needs += self.needs_of_type(node.inputs[0])
         return needs or [f"the value of '{tensor.name}'"]
 
     def words(self, dims: Iterable[Any]) -> list[str]:
-        names = {name for dim in dims if isinstance(dim, Poly) for name in dim.symbols()}
-        return [text for name, text in self.meaning.items() if name in names]
+        """What the dims depend on, in words: inputs' dims in their order, then sizes that data make, then what is left."""
+        names: set[str] = set()
+        made: dict[str, None] = {}
+        todo = list(dims)
+        while todo:
+            dim = todo.pop(0)
+            for name in sorted(dim.symbols() - names) if isinstance(dim, Poly) else ():
+                names.add(name)
+                origin = self.types.names.origin(name)
+                if name not in self.inputs and origin is not None:
+                    text, behind = self.size_of(origin[0])
+                    made.update(dict.fromkeys(text))
+                    todo += behind
+        return [text for name, text in self.inputs.items() if name in names] + list(made)
 
-
-def _without_names(index: GraphIndex, types: TypeMap) -> tuple[TypeMap, Evaluator]:
-    """Types and values anew, the sizes of results that nothing tells unknown instead of named."""
-    found = copy.copy(types)
-    found.names = types.names.for_inputs_alone()
-    found.solver = Solver(index, types.solver.seeds, types.solver.hints, found.names)
-    return found, Evaluator(index.graph, index, found)
+    def size_of(self, tensor: gs.Tensor) -> tuple[list[str], list[Any]]:
+        """What a size that nothing tells depends on: in words, or the dims behind it."""
+        node = self.index.producer(tensor)
+        if node is not None and id(node) in self.sources:
+            return [f"the size of '{tensor.name}', which {node_label(node)} makes from data"], []
+        behind = [d for d in self.dims_behind(tensor) if isinstance(d, Poly)]
+        return ([], behind) if behind else ([f"the sizes of '{tensor.name}'"], [])
 
 
 def _is_opaque(node: gs.Node) -> bool:

@@ -22,11 +22,26 @@ class Source:
     tensors: list[str] = field(default_factory=list)
 
 
+def _origins(types: TypeMap, tensor: gs.Tensor) -> list[gs.Tensor]:
+    """The tensors whose own, unnamed sizes the shape of ``tensor`` is said with."""
+    dims = types.type_of(tensor).shape or ()
+    names = sorted({name for d in dims if isinstance(d, Poly) for name in d.symbols()})
+    return [origin[0] for name in names if (origin := types.names.origin(name)) is not None]
+
+
+def is_origin(types: TypeMap, tensor: gs.Tensor) -> bool:
+    """Whether a size of ``tensor`` follows from no other: it has a name of its own, or none at all."""
+    entry = types.type_of(tensor)
+    is_unnamed = entry.shape is None or None in entry.shape
+    return is_unnamed or any(origin is tensor for origin in _origins(types, tensor))
+
+
 class Spread:
     """Which sources make which tensors dynamic: one walk in the order of execution.
 
-    A shape that holds a source's symbol is dynamic because of it. Where a size is not known at all, what made an operand
-    of the node dynamic did it; where all operands are known, the node itself is one that nobody here understands.
+    A shape is dynamic because of what made the tensors dynamic that its sizes are named after. Where a size has a name of
+    its own, or none, what made an operand of the node dynamic did it; where nothing did, the node is one that nobody here
+    understands.
     """
 
     def __init__(
@@ -34,15 +49,12 @@ class Spread:
         index: GraphIndex,
         types: TypeMap,
         sources: Mapping[int, Source],
-        source_of: Mapping[str, Source],
         explained: set[int],
     ) -> None:
         self.index = index
         self.types = types
         self.sources = sources
         """by id(node)"""
-        self.source_of = source_of
-        """by symbol"""
         self.explained = explained
         """ids of nodes that are known to compute with sizes"""
         self.causes: dict[int, dict[int, Source]] = {}
@@ -85,17 +97,19 @@ class Spread:
     def tensor(
         self, tensor: gs.Tensor, node: gs.Node, own: Source | None, given: dict[int, Source], is_clear: bool
     ) -> None:
-        entry = self.types.type_of(tensor)
-        names = {n for d in entry.shape or () if isinstance(d, Poly) for n in d.symbols()}
-        found = {id(s.node): s for n in names if (s := self.source_of.get(n)) is not None}
-        if entry.shape is None or None in entry.shape:
+        found: dict[int, Source] = {}
+        for origin in _origins(self.types, tensor):
+            if origin is not tensor:
+                found.update(self.causes.get(id(origin), {}))
+                self.vague |= {id(tensor)} if id(origin) in self.vague else set()
+        if is_origin(self.types, tensor):
             self.vague.add(id(tensor))
             if own is not None:
                 found = {id(node): own, **found}
             else:
                 found.update(given)
                 if is_clear and not found and id(node) not in self.explained:
-                    self.blame(node, tensor, entry)
+                    self.blame(node, tensor, self.types.type_of(tensor))
         for source in found.values():
             source.tensors.append(tensor.name)
         if found:

@@ -16,6 +16,8 @@ class Pass:
     name: ClassVar[str] = "pass"
     once: ClassVar[bool] = False
     """runs before the fixpoint, not in it"""
+    requires: ClassVar[tuple[str, ...]] = ()
+    """names of the passes without which this one finds little: they run first where it is run by itself"""
     makes: ClassVar[tuple[str, ...]] = ()
     """names under which the report shows the edits that the pass makes by itself"""
 

@@ -32,6 +32,7 @@ class Duplicates(Pass):
     """
 
     name: ClassVar[str] = "duplicates"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
     makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:

@@ -42,6 +42,7 @@ class Rewrite(Pass):
     """
 
     name: ClassVar[str] = "rewrite"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
     sets: tuple[str, ...] = DEFAULT_SETS
     skip: tuple[str, ...] = ()
     approximate: bool = False

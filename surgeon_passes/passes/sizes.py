@@ -47,6 +47,7 @@ class Sizes(Pass):
     """
 
     name: ClassVar[str] = "sizes"
+    requires: ClassVar[tuple[str, ...]] = ("fold",)
     makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
@@ -165,7 +166,7 @@ class _Scope:
                 waiting = next(sources, None)
             demand.expression = planner.plan(demand.vector, demand.scalar)
             if demand.expression is not None:
-                planner.have |= nodes_of(demand.expression)
+                planner.take(demand.vector, demand.scalar, demand.expression)
 
     def gain(self, group: list[_Demand]) -> int:
         """Nodes that would be saved; 0 where a demand has no expression."""

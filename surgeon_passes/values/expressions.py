@@ -18,6 +18,7 @@ from surgeon_passes.values.symbols import Call, Poly
 Vector = tuple["int | Poly", ...]
 MAX_LENGTH = 12
 _MAX_DEPTH = 4
+_MOST_DIVISORS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,13 @@ class Planner:
         self._sources: dict[Shape, Source] = {}
         self._places: dict[Dim, list[tuple[Shape, int]]] = {}
         self._known: dict[tuple[Vector, bool], Expression | None] = {}
+        self._made: dict[tuple[Poly, bool], Expression] = {}
+
+    def take(self, vector: Vector, scalar: bool, expression: Expression) -> None:
+        """From now on ``expression`` is made, and says ``vector``."""
+        self.have |= nodes_of(expression)
+        if len(vector) == 1 and isinstance(vector[0], Poly):
+            self._made[vector[0], scalar] = expression
 
     def add(self, source: Source) -> None:
         """One more source; of those with one shape the first is taken, unless another is preferred and none is used."""
@@ -204,12 +212,24 @@ class Planner:
             if first is not None:
                 yield Apply(op, first, Const(constants, scalar))
         if len(vector) == 1 and isinstance(vector[0], Poly):
+            yield from self._from_made(vector[0], scalar)
             for op, left, right in _halves(vector[0]):
                 if op not in self.operators:
                     continue
                 a, b = self._plan((left,), scalar, depth), self._plan((right,), scalar, depth)
                 if a is not None and b is not None:
                     yield Apply(op, a, b)
+
+    def _from_made(self, value: Poly, scalar: bool) -> Iterator[Expression]:
+        """A dim of an anchor less, or more, than an element that is made already."""
+        for (made, is_scalar), expression in self._made.items():
+            if is_scalar != scalar:
+                continue
+            for op, dim in (("Sub", dims.add(value, made)), ("Add", dims.sub(value, made))):
+                place = next((s for s, _ in self._places.get(dim, ()) if self._sources[s].is_anchor), None)
+                first = None if place is None or not isinstance(dim, Poly) else self._plan((dim,), scalar, 0)
+                if first is not None:
+                    yield Apply(op, first, expression)
 
     def _of_sources(self, vector: Vector) -> Iterator[Expression]:
         """One operator with constants on a run of one source's dims."""
@@ -308,7 +328,8 @@ def _divisors(value: int | Poly) -> Iterator[int]:
     """Constants that a floordiv inside ``value`` divides by."""
     for atom in value.atoms() if isinstance(value, Poly) else ():
         if isinstance(atom, Call) and atom.fn == "floordiv" and atom.args[1].is_constant and atom.args[1].offset > 1:
-            yield atom.args[1].offset
+            whole = atom.args[1].offset
+            yield from (k for k in (whole, *range(2, min(whole, _MOST_DIVISORS))) if whole % k == 0)
 
 
 def _simpler(vector: Vector) -> Iterator[tuple[str, Vector, tuple[int, ...]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 
 import onnx_graphsurgeon as gs
@@ -25,13 +24,7 @@ class SizeNames:
         self._taken = set(self.declared)
         self._made: dict[tuple[int, int], tuple[gs.Tensor, Poly]] = {}
         self._invented: set[str] = set()
-        self.names_results = True
-
-    def for_inputs_alone(self) -> SizeNames:
-        """The same names, of inputs only: what nothing tells of a result stays unknown."""
-        found = copy.copy(self)
-        found.names_results = False
-        return found
+        self._origins: dict[str, tuple[gs.Tensor, int]] = {}
 
     def of_input(self, tensor: gs.Tensor, entry: TensorType) -> TensorType:
         """The type of an input of the main graph with a name for every dim."""
@@ -39,11 +32,15 @@ class SizeNames:
 
     def of_result(self, tensor: gs.Tensor, entry: TensorType) -> TensorType:
         """The type of what a node of the main graph makes, with a name for every dim that nothing tells."""
-        return self._named(tensor, entry, ANONYMOUS) if self.names_results else entry
+        return self._named(tensor, entry, ANONYMOUS)
 
     def symbols(self) -> Mapping[str, Poly]:
         """Every name so far, declared or invented."""
         return {name: Poly.symbol(name) for name in self.declared | self._invented}
+
+    def origin(self, name: str) -> tuple[gs.Tensor, int] | None:
+        """The tensor and axis that an invented name was made for; None for a declared one."""
+        return self._origins.get(name)
 
     def _named(self, tensor: gs.Tensor, entry: TensorType, prefix: str) -> TensorType:
         shape = type_shape(entry)
@@ -62,12 +59,9 @@ class SizeNames:
                 name = f"{base}_{number}"
             self._taken.add(name)
             self._invented.add(name)
+            self._origins[name] = (tensor, axis)
             held = self._made[id(tensor), axis] = (tensor, Poly.symbol(name))
         return held[1]
-
-    def is_invented(self, name: str) -> bool:
-        """Whether no file says the name."""
-        return name in self._invented
 
     def told(self, dim: Dim) -> Dim:
         """``dim``, or None where it is said with invented names."""

@@ -12,8 +12,9 @@ from surgeon_passes.values.shapes.reshape import resolve_target
 def static_target(
     input_shape: Shape | None, target: Value, allowzero: bool, output_shape: Shape | None = None
 ) -> list[int] | None:
-    """A constant target equal to ``target`` for every legal size, under the same ``allowzero``; None where there is none.
+    """A constant target, read without allowzero, equal to ``target`` for every legal size; None where there is none.
 
+    ``allowzero`` is how ``target`` itself reads a 0: as an empty dim, which no constant target says, or as a copy.
     ``output_shape`` is what else is known of the result. Known dims are written out; a dim that the input has at the same
     place is 0 (also right for an empty batch); one other dim may be -1, where the others are certainly not empty (beside
     an empty one -1 is an error that the original would not have).
@@ -23,7 +24,7 @@ def static_target(
         return None
     constant = [t for t in elements if isinstance(t, int)]
     if len(constant) == len(elements):
-        return constant
+        return None if allowzero and 0 in constant else constant
     try:
         resolved = resolve_target(input_shape, elements, allowzero)
     except Unknown:
@@ -41,14 +42,15 @@ def _said(place: int, dim: Dim, element: Dim, shape: Shape | None, allowzero: bo
     at = shape[place] if shape is not None and place < len(shape) else None
     if isinstance(dim, int) and dim > 0:
         return dim
-    if allowzero:
-        return 0 if dim == 0 else None
-    return 0 if element == 0 or dims.same(dim, at) else None
+    copies = element == 0 and not allowzero
+    return 0 if copies or dims.same(dim, at) else None
 
 
 def _with_one_open(found: list[int | None], resolved: Shape, elements: list[Dim]) -> list[int] | None:
     open_ = [k for k, t in enumerate(found) if t is None]
     if len(open_) > 1:
+        return None
+    if open_ and resolved[open_[0]] == 0:
         return None
     if open_ and elements[open_[0]] != -1:
         others = (d for k, d in enumerate(resolved) if k != open_[0])

@@ -115,6 +115,17 @@ def test_what_a_rewrite_touches_is_visited_again() -> None:
     assert len(result.applied) == 20
 
 
+def test_a_rule_reads_what_the_user_allows() -> None:
+    def only_if_allowed(m: Match) -> Replacement:
+        if not m.options.allow_lossy_casts:
+            raise Decline("it loses values; --allow-lossy-casts permits it")
+        return Replacement()
+
+    rule = make("y = Abs(x)", "y = Max(x, Neg(x))", only_if_allowed, name="asks", sets=("one",), exactness="exact")
+    assert changed("one", rules=[rule]) == set()
+    assert changed("one", rules=[rule], allow_lossy_casts=True) == {"asks"}
+
+
 def test_what_a_function_reads_is_verified_with_what_computes_it() -> None:
     def read(match: Match) -> Replacement:
         if match.value("t") is None:
@@ -132,14 +143,3 @@ def test_what_a_function_reads_is_verified_with_what_computes_it() -> None:
     }""")
     result = Pipeline(Rewrite(rule)).run(proto, registry=Registry())
     assert [(d.status, d.verdict) for d in result.decisions] == [("applied", "verified")]
-
-
-def test_a_rule_reads_what_the_user_allows() -> None:
-    def only_if_allowed(m: Match) -> Replacement:
-        if not m.options.allow_lossy_casts:
-            raise Decline("it loses values; --allow-lossy-casts permits it")
-        return Replacement()
-
-    rule = make("y = Abs(x)", "y = Max(x, Neg(x))", only_if_allowed, name="asks", sets=("one",), exactness="exact")
-    assert changed("one", rules=[rule]) == set()
-    assert changed("one", rules=[rule], allow_lossy_casts=True) == {"asks"}

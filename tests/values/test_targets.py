@@ -34,9 +34,11 @@ CASES = [
     (None, (N, 48), False, None, [-1, 48]),
     (None, (N, -1), False, None, None),
     (None, (N, -1), False, (N, 48), [-1, 48]),
-    ((N, 3, 4, 4), (N, -1), True, None, [-1, 48]),  # allowzero: 0 copies nothing
-    ((N, T), (N, T), True, None, None),
-    ((N, 0), (N, 0), True, None, None),  # -1 beside a literal 0 is an error
+    ((N, 3, 4, 4), (N, -1), True, None, [0, 48]),  # the answer is read without allowzero
+    ((N, T), (N, T), True, None, [0, 0]),
+    ((N, T), (T, N), True, None, None),
+    ((N, 0), (N, 0), True, None, [0, 0]),  # what is copied is the same 0
+    ((N, 4), (N, 0), True, None, None),
     ((N - 1, 4), (N - 1, 2, 2), False, None, [0, 2, 2]),  # may be 0: then it copies the same 0
     ((4, N - 1), (N - 1, 4), False, None, [-1, 4]),  # at N = 1 the 0 would copy a 4: not legal there
     ((N - 1, 4, T), (0, 2, 2 * T), False, None, None),  # -1 beside a dim that may be 0
@@ -76,8 +78,8 @@ def test_both_targets_reshape_alike(case, sizes):
         return  # not a legal size
     data = np.arange(int(np.prod(concrete))).reshape(concrete)
 
-    def reshaped(dims_):
+    def reshaped(dims_, allowzero=False):
         copied = [data.shape[k] if d == 0 and not allowzero else d for k, d in enumerate(dims_)]
         return data.reshape(copied)
 
-    np.testing.assert_array_equal(reshaped(wanted), reshaped(expected))
+    np.testing.assert_array_equal(reshaped(wanted, allowzero), reshaped(expected))

@@ -1,0 +1,119 @@
+"""``surgeon-passes pass list`` and ``surgeon-passes pass run``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.shapes import parse_shapes
+
+if TYPE_CHECKING:
+    import onnx
+
+    from surgeon_passes.result import Result
+
+
+@click.group(name="pass")
+def passes() -> None:
+    """The passes of the pipeline: which there are, and one of them on a model."""
+
+
+@passes.command(name="list")
+def list_passes() -> None:
+    """Name, purpose, options with their defaults, and what each pass needs before it."""
+    sys.exit(guarded(_list, False))
+
+
+def _list() -> int:
+    from surgeon_passes.passes import PASSES
+    from surgeon_passes.passes.describe import options, summary
+
+    for kind in PASSES:
+        click.echo(f"{kind.name:12}{summary(kind)}")
+        for name, default in options(kind).items():
+            click.echo(f"{'':12}  {name} = {default}")
+        if kind.requires:
+            click.echo(f"{'':12}  after {', '.join(kind.requires)}")
+    return 0
+
+
+@passes.command(name="run")
+@click.argument("name")
+@click.argument("model", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), help="Where to write the result.")
+@click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="Fix the shape of an input first.")
+@click.option("--repeat", default=1, show_default=True, type=click.IntRange(1), help="Run it so many times.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print the nodes that went, came and changed.")
+@click.option("--alone", is_flag=True, help="Without the passes that it needs before it.")
+@click.option(
+    "--verify", "mode", type=click.Choice(["strict", "available", "off"]), default="strict", show_default=True
+)
+@click.option("--force", is_flag=True, help="Write the result even where it was not shown equal.")
+@click.option("--debug", is_flag=True, help="Add the traceback to an error.")
+def run_pass(name: str, model: str, debug: bool, **options: Any) -> None:
+    """Run the pass NAME on MODEL, after the passes that it needs."""
+    sys.exit(guarded(lambda: _run(name, model, **options), debug))
+
+
+def _run(
+    name: str,
+    model: str,
+    output: str | None,
+    inputs: tuple[str, ...],
+    repeat: int,
+    show_diff: bool,
+    alone: bool,
+    mode: str,
+    force: bool,
+) -> int:
+    from surgeon_passes.model.files import check_writable
+    from surgeon_passes.passes.describe import with_requirements
+    from surgeon_passes.pipeline import Pipeline, load
+
+    before, wanted = with_requirements(name, parse_shapes(inputs))
+    source = load(model)
+    if output is not None:
+        check_writable(output)
+    first = [p for p in before if p.once] if alone else before
+    result = Pipeline(*first).run(source, verify=mode) if first else None
+    if result is not None:
+        click.echo(f"before it: {', '.join(p.name for p in first)}")
+    held = result.proto if result is not None else source.proto
+    code = result.exit_code if result is not None else 0
+    for number in range(1, repeat + 1):
+        result = Pipeline(wanted, max_iterations=1).run(_again(result) or source, verify=mode)
+        code = code if code in (4, 5) else result.exit_code
+        assert held is not None
+        _tell(f"{name}, run {number}" if repeat > 1 else name, result, held, show_diff)
+        held = result.proto
+    if output is not None and result is not None:
+        if code in (4, 5) and not force:
+            click.echo(f"not written: {output} (--force writes it all the same)", err=True)
+        else:
+            result.save(output)
+    return code
+
+
+def _again(result: Result | None) -> Any:
+    """The result as a source that finds its external data."""
+    from surgeon_passes.model import import_model
+
+    return None if result is None else import_model(result.proto, result.source, result.folder)
+
+
+def _tell(title: str, result: Result, before: onnx.ModelProto, show_diff: bool) -> None:
+    from surgeon_passes.report.diff import diff
+
+    lines = diff(before, result.proto)
+    if not lines:
+        click.echo(f"{title}: nothing changed")
+        return
+    counted = {sign: sum(line.startswith(sign) for line in lines) for sign in "-+~"}
+    check = "" if result.check is None else f", end check {result.check.status}"
+    nodes = f"nodes {result.before.nodes} -> {result.after.nodes}"
+    click.echo(f"{title}: {nodes}; {counted['-']} removed, {counted['+']} added, {counted['~']} changed{check}")
+    for line in lines if show_diff else ():
+        click.echo(line)
