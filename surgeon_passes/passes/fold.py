@@ -11,6 +11,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import APPLIED, DECLINED, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.index import node_label
+from surgeon_passes.model import numpy_dtype
 from surgeon_passes.passes.base import Pass, parse_bytes
 from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
@@ -138,10 +139,15 @@ class _Folder:
         from surgeon_passes.verify.folding import compute
 
         values = compute(self.index, list(chosen.values()), wanted)
-        known = self.affordable([(t, values[id(t)]) for t in wanted if id(t) in values])
+        known = self.affordable([(t, values[id(t)]) for t in wanted if self.is_of_type(t, values.get(id(t)))])
         done = [self.replace(t, value) for t, value in known]
         self.state.rewriter.journal.forget()
         return any(done)
+
+    def is_of_type(self, tensor: gs.Tensor, value: np.ndarray[Any, Any] | None) -> bool:
+        """Whether ONNX Runtime handed out the tensor itself: float8 and its kin come as other types, and stay as they are."""
+        dtype = self.state.types.type_of(tensor).dtype
+        return value is not None and (not dtype or value.dtype == numpy_dtype(dtype) or value.dtype == object)
 
     def is_pure(self, node: gs.Node) -> bool:
         """Whether ``node`` is computed from constants alone, no input's type among them."""

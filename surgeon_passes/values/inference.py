@@ -45,6 +45,7 @@ def model_types(
         _forget_shape(value)
     _lighten(proto.graph)
     _name_inputs(index, proto.graph, names)
+    _write_defaults(proto)
     was = _unique_names(proto.graph)
     try:
         inferred = shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
@@ -64,6 +65,21 @@ def _name_inputs(index: GraphIndex, proto: onnx.GraphProto, names: SizeNames) ->
         for entry, dim in zip(value.type.tensor_type.shape.dim, shape, strict=False):
             if isinstance(dim, Poly):
                 entry.dim_param = str(dim)
+
+
+def _write_defaults(proto: onnx.ModelProto) -> None:
+    """Write out defaults that onnx's inference takes for something else."""
+    todo: list[Any] = [proto.graph, *proto.functions]
+    while todo:
+        for node in todo.pop().node:
+            write_default(node)
+            todo.extend(_bodies(node))
+
+
+def write_default(node: onnx.NodeProto) -> None:
+    """STFT is one-sided unless it says otherwise; onnx infers the shape of two sides."""
+    if node.op_type == "STFT" and not domain_of(node.domain) and not any(a.name == "onesided" for a in node.attribute):
+        node.attribute.append(onnx.helper.make_attribute("onesided", 1))
 
 
 def _unique_names(main: onnx.GraphProto) -> dict[str, str]:
@@ -246,6 +262,7 @@ def node_types(
     opsets = [onnx.helper.make_opsetid(name, version) for name, version in scope.opsets.items()]
     try:
         proto = node_proto(node, opset=scope.opset(domain))
+        write_default(proto)
         found = shape_inference.infer_node_outputs(declared, proto, protos, data, opset_imports=opsets)
     except (*_FAILURES, KeyError) as error:
         log.debug("inference of %s failed: %s", node.op, error)

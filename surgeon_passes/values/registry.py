@@ -36,17 +36,18 @@ _SHAPES: dict[str, list[Entry]] = {}
 
 
 def handler(
-    *ops: str, since: int = 1, until: int | None = None, large: bool = False
+    *ops: str, since: int = 1, until: int | None = None, large: bool = False, irregular: bool = False
 ) -> Callable[[ValueFunction], ValueFunction]:
     """Register how the outputs of operators are computed, for opsets ``since <= opset < until``.
 
     The function reads the node in its newest form. ``large`` lets it read arrays beyond the element budget: for
-    operators that pick from their operand, or only look at it another way.
+    operators that pick from their operand, or only look at it another way. ``irregular``: it reads old forms that have no
+    newest equivalent, too.
     """
 
     def register(function: ValueFunction) -> ValueFunction:
         for op in ops:
-            _VALUES.setdefault(op, []).append(Entry(function, since, until, large))
+            _VALUES.setdefault(op, []).append(Entry(function, since, until, large, irregular))
         return function
 
     return register

@@ -183,7 +183,7 @@ class Solver:
     def _node_values(self, node: gs.Node) -> tuple[Value, ...]:
         view = self._view(node)
         entry = registry.value_entry(view.op, view.opset) if view is not None and view.domain == "" else None
-        if view is None or entry is None or not view.regular:
+        if view is None or entry is None or not (view.regular or entry.irregular):
             return ()
         found = self._guarded(entry, view, node)
         return found if isinstance(found, tuple) else (found,)
@@ -208,8 +208,9 @@ class Solver:
 
     def _remember(self, node: gs.Node, found: tuple[Value, ...]) -> None:
         for position, tensor in enumerate(node.outputs):
-            if tensor.name:
-                self._values[id(tensor)] = (tensor, found[position] if position < len(found) else None)
+            value = found[position] if position < len(found) else None
+            if tensor.name:  # numpy gives scalars, not arrays of rank 0, here and there
+                self._values[id(tensor)] = (tensor, np.asarray(value) if isinstance(value, np.generic) else value)
 
     # --- types -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from surgeon_passes.model import import_model
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
 from surgeon_passes.values.registry import Entry
-from tests.values.build import dims, evaluator, model
+from tests.values.build import dims, evaluator, model, run
 
 F32 = np.float32
 
@@ -271,3 +271,14 @@ def test_empty_shape_arithmetic():
 def test_evaluator_of_a_plain_graph():
     graph = gs.import_onnx(model("(float[N,3] x) => (s) { s = Shape(x) }"))
     assert [str(e) for e in Evaluator(graph).value("s").elements] == ["N", "3"]
+
+
+def test_stft_is_one_sided_unless_it_says_otherwise():
+    """onnx's own inference gives the shape of both sides."""
+    proto = model("(float[1,128,1] x) => (y, z) { y = STFT(x, step, , length) z = STFT<onesided=0>(x, step, , length) }",
+                  step=np.int64(8), length=np.int64(16))  # fmt: skip
+    ev = evaluator(proto)
+    assert dims(ev, "y") == ["1", "15", "9", "2"]
+    assert dims(ev, "z") == ["1", "15", "16", "2"]
+    x = np.random.default_rng(0).normal(size=(1, 128, 1)).astype(F32)
+    assert [a.shape for a in run(proto, {"x": x})] == [(1, 15, 9, 2), (1, 15, 16, 2)]

@@ -10,7 +10,7 @@ import numpy as np
 from surgeon_passes.values import dims
 from surgeon_passes.values.dims import Dim
 from surgeon_passes.values.handlers.elementwise import apply, known_operands, numeric, zip_elements
-from surgeon_passes.values.lattice import Array, Value, is_integer, pack
+from surgeon_passes.values.lattice import Array, Value, elements_of, is_integer, pack
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
 
@@ -23,22 +23,22 @@ def _checked(array: Array) -> Array:
     return array
 
 
-@handler("Add")
+@handler("Add", irregular=True)
 def add(n: Operands) -> Value:
     return apply(n, lambda a, b: _checked(a) + b, dims.add)
 
 
-@handler("Sub")
+@handler("Sub", irregular=True)
 def sub(n: Operands) -> Value:
     return apply(n, lambda a, b: _checked(a) - b, dims.sub)
 
 
-@handler("Mul")
+@handler("Mul", irregular=True)
 def mul(n: Operands) -> Value:
     return apply(n, lambda a, b: _checked(a) * b, dims.mul)
 
 
-@handler("Div")
+@handler("Div", irregular=True)
 def div(n: Operands) -> Value:
     """Integers truncate toward zero. ``x / x`` on an unknown is unknown: it may be 0."""
     return apply(n, _divide, dims.trunc_div)
@@ -121,14 +121,15 @@ def variadic_sum(n: Operands) -> Value:
 
 @handler("Clip")
 def clip(n: Operands) -> Value:
-    """The upper bound wins where the bounds cross."""
+    """The upper bound wins where the bounds cross; one that is left out is the dtype's own: infinity does not pass."""
     present = [p for p in range(len(n)) if n.has(p)]
     values = [n.value(p) for p in present]
     if all(isinstance(v, np.ndarray) for v in values):
-        found = _checked(n.array(0))
-        if n.has(1):
-            found = np.maximum(found, n.array(1))
-        return np.asarray(np.minimum(found, n.array(2)) if n.has(2) else found)
+        data = _checked(n.array(0))
+        limits = _limits(data.dtype)
+        low = n.array(1) if n.has(1) else np.asarray(limits.min, data.dtype)
+        high = n.array(2) if n.has(2) else np.asarray(limits.max, data.dtype)
+        return np.asarray(np.minimum(np.maximum(data, low), high))
     found = n.elements(0)
     if n.has(1):
         found = zip_elements(dims.maximum, found, n.elements(1))
@@ -137,7 +138,15 @@ def clip(n: Operands) -> Value:
     return pack(found, n.data_dtype(0))
 
 
-@handler("Pow")
+def _limits(dtype: np.dtype[Any]) -> Any:
+    if is_integer(dtype):
+        return np.iinfo(dtype)
+    if dtype.kind != "f":
+        raise Unknown  # bfloat16: numpy does not know its limits
+    return np.finfo(dtype)
+
+
+@handler("Pow", irregular=True)
 def power(n: Operands) -> Value:
     """Integer powers that a double holds exactly (ONNX Runtime goes through one), and float squares."""
     arrays = known_operands(n, range(2))
@@ -145,7 +154,7 @@ def power(n: Operands) -> Value:
         return pack(zip_elements(_power, n.elements(0), n.elements(1)), n.data_dtype(0))
     base, exponent = arrays
     if is_integer(base.dtype) and is_integer(exponent.dtype):
-        return pack(zip_elements(_power, n.elements(0), n.elements(1)), base.dtype)
+        return pack(zip_elements(_power, elements_of(base), elements_of(exponent)), base.dtype)
     if exponent.size == 1 and float(exponent.reshape(())) in (1.0, 2.0):
         return np.asarray(np.broadcast_to(base if float(exponent.reshape(())) == 1.0 else _checked(base) * base,
                                           np.broadcast_shapes(base.shape, exponent.shape)))  # fmt: skip
@@ -170,14 +179,27 @@ def rounding(n: Operands) -> Value:
     return np.asarray(functions[n.op](array).astype(array.dtype))
 
 
-@handler("BitwiseAnd", "BitwiseOr", "BitwiseXor")
+_BITWISE: dict[str, Any] = {
+    "BitwiseAnd": np.bitwise_and,
+    "BitwiseOr": np.bitwise_or,
+    "BitwiseXor": np.bitwise_xor,
+    "BitwiseNot": np.invert,
+}
+
+
+@handler(*_BITWISE)
 def bitwise(n: Operands) -> Value:
-    functions: dict[str, Any] = {
-        "BitwiseAnd": np.bitwise_and,
-        "BitwiseOr": np.bitwise_or,
-        "BitwiseXor": np.bitwise_xor,
-    }
-    arrays = known_operands(n, range(2))
+    arrays = known_operands(n, range(len(n)))
     if arrays is None:
         raise Unknown
-    return np.asarray(functions[n.op](*arrays))
+    return np.asarray(_BITWISE[n.op](*arrays))
+
+
+@handler("BitShift")
+def bit_shift(n: Operands) -> Value:
+    """Unsigned; a shift by the width or more is undefined."""
+    arrays = known_operands(n, range(2))
+    if arrays is None or arrays[0].dtype.kind != "u" or (arrays[1] >= 8 * arrays[0].dtype.itemsize).any():
+        raise Unknown
+    shift = np.left_shift if n.attr("direction") == "LEFT" else np.right_shift
+    return np.asarray(shift(*arrays))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.values import dims
@@ -15,9 +16,11 @@ from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
 
 
-@handler("Cast", since=6)
+@handler("Cast")
 def cast(n: Operands) -> Value:
-    return _cast(n, numpy_dtype(int(n.attr("to"))))
+    """Before opset 6 the type is named."""
+    to = n.attr("to")
+    return _cast(n, numpy_dtype(TensorProto.DataType.Value(to) if isinstance(to, str) else int(to)))
 
 
 @handler("CastLike")

@@ -1,4 +1,4 @@
-"""Values out of attributes, types and sizes: Constant, Shape, Size, ConstantOfShape, Range."""
+"""Values out of attributes, types and sizes: Constant, Shape, Size, ConstantOfShape, EyeLike, Range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.model import array_of
+from surgeon_passes.model import array_of, numpy_dtype
 from surgeon_passes.model.constants import SparseTensorValues
 from surgeon_passes.values import dims
 from surgeon_passes.values.lattice import Array, Value, object_array, pack
@@ -63,6 +63,18 @@ def constant_of_shape(n: Operands) -> Value:
     value = n.attr("value")
     fill: Array = array_of(value).reshape(()) if isinstance(value, gs.Constant) else np.array(0, np.float32)
     return np.full(target, fill, fill.dtype)
+
+
+@handler("EyeLike")
+def eye_like(n: Operands) -> Value:
+    """Ones on diagonal ``k``, of the operand's dtype unless ``dtype`` says otherwise."""
+    shape = dims.static(n.known_shape(0))
+    if shape is None:
+        raise Unknown
+    rows, columns = shape
+    n.fits(rows * columns)
+    to = n.attr("dtype")
+    return np.eye(rows, columns, int(n.attr("k", 0)), numpy_dtype(int(to)) if to else n.dtype(0))
 
 
 @handler("Range", since=11)

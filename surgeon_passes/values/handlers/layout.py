@@ -19,12 +19,13 @@ def identity(n: Operands) -> Value:
     return n.value(0)
 
 
-@handler("Dropout", since=12)
-def dropout(n: Operands) -> Value:
-    """Outside training the data passes through."""
+@handler("Dropout", large=True)
+def dropout(n: Operands) -> tuple[Value, ...]:
+    """Outside training the data passes through, and from opset 12 on the mask is all true."""
     if n.has(2) and n.array(2).any():
         raise Unknown
-    return n.value(0)
+    value = n.value(0)
+    return (value, np.ones(value.shape, bool)) if value is not None and n.opset >= 12 else (value,)
 
 
 @handler("Reshape", "Squeeze", "Unsqueeze", "Flatten", large=True)
@@ -79,6 +80,14 @@ def _spread(data: Array, shape: tuple[int, ...]) -> Array:
     return np.array(np.broadcast_to(data, shape))
 
 
+@handler("Tile", until=6)
+def tile_axis(n: Operands) -> Value:
+    """Before opset 6: so many times along one axis."""
+    data, times, axis = n.data(0), int(n.array(1).reshape(())), int(n.array(2).reshape(()))
+    n.fits(data.size * times)
+    return n.result(np.concatenate([data] * times, axis), n.data_dtype(0))
+
+
 @handler("Tile", since=6)
 def tile(n: Operands) -> Value:
     data, repeats = n.data(0), n.ints(1)
@@ -88,16 +97,36 @@ def tile(n: Operands) -> Value:
     return n.result(np.tile(data, repeats), n.data_dtype(0))
 
 
-@handler("Pad", since=2)
+@handler("Pad")
 def pad(n: Operands) -> Value:
-    """Constant mode with pads that add; other modes and cropping are left to a runtime."""
+    """Negative pads crop. Modes other than constant only where what they repeat or mirror is there."""
     data, dtype, pads = n.data(0), n.data_dtype(0), n.ints(1)
     axes = [normalise_axis(a, data.ndim) for a in (n.ints(3) if n.has(3) else range(data.ndim))]
-    if n.attr("mode", "constant") != "constant" or any(p < 0 for p in pads) or len(pads) != 2 * len(axes):
+    if len(pads) != 2 * len(axes) or len(set(axes)) < len(axes):
         raise Unknown
     widths = [(0, 0)] * data.ndim
     for k, axis in enumerate(axes):
         widths[axis] = (pads[k], pads[k + len(axes)])
-    n.fits(math.prod(size + sum(width) for size, width in zip(data.shape, widths, strict=True)))
-    fill = n.array(2).reshape(()).item() if n.has(2) else 0
-    return n.result(np.pad(data, widths, constant_values=fill), dtype)
+    n.fits(math.prod(max(size + sum(width), 0) for size, width in zip(data.shape, widths, strict=True)))
+    return n.result(_padded(n, data, widths), dtype)
+
+
+def _padded(n: Operands, data: Array, widths: list[tuple[int, int]]) -> Array:
+    mode = n.attr("mode", "constant")
+    if mode == "constant":
+        fill = n.array(2).reshape(()) if n.has(2) else np.zeros((), n.data_dtype(0))
+        added = [(max(low, 0), max(high, 0)) for low, high in widths]
+        found = np.pad(data, added, constant_values=fill.item() if data.dtype == object else fill)
+        return found[tuple(_kept(size, *width) for size, width in zip(found.shape, widths, strict=True))]
+    for size, width in zip(data.shape, widths, strict=True):
+        most = {"edge": max(width) if size else 0, "reflect": size - 1, "wrap": size}[mode]
+        if min(width) < 0 or (max(width) > most and max(width) > 0):
+            raise Unknown
+    return np.pad(data, widths, mode=mode)
+
+
+def _kept(size: int, low: int, high: int) -> slice:
+    """What cropping leaves of an axis. Gives up where more is cropped than is there."""
+    if size + min(low, 0) + min(high, 0) < 0:
+        raise Unknown
+    return slice(-min(low, 0), size + min(high, 0))

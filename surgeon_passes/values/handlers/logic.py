@@ -28,7 +28,7 @@ _COMPARE: dict[str, tuple[Any, Any]] = {
 }
 
 
-@handler(*_COMPARE)
+@handler(*_COMPARE, irregular=True)
 def compare(n: Operands) -> Value:
     on_arrays, on_elements = _COMPARE[n.op]
     return apply(n, lambda a, b: on_arrays(a, b).astype(bool), on_elements, bool)
@@ -60,7 +60,7 @@ _LOGIC: dict[str, tuple[Any, Any]] = {
 }
 
 
-@handler(*_LOGIC)
+@handler(*_LOGIC, irregular=True)
 def logic(n: Operands) -> Value:
     on_arrays, on_elements = _LOGIC[n.op]
     return apply(n, on_arrays, on_elements, bool)

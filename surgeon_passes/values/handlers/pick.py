@@ -1,4 +1,4 @@
-"""Elements picked by known indices: Gather and its kin, Slice, Scatter, NonZero, Compress, Trilu, OneHot."""
+"""Elements picked by known indices: Gather and its kin, Slice, NonZero, Compress, Trilu, OneHot."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from surgeon_passes.ops import normalise_axis
-from surgeon_passes.values.lattice import MAX_PARTIAL, Array, Value
+from surgeon_passes.values.lattice import Array, Value
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
+from surgeon_passes.values.shapes.index import END
 
 
 @handler("Gather", large=True)
@@ -65,59 +66,14 @@ def slice_(n: Operands) -> Value:
 
 def _window(start: int, end: int, step: int, size: int) -> slice:
     """A Python slice with ONNX's clamping: backwards, an end before the first element runs through it."""
+    if step < 0 and end >= END:
+        raise Unknown  # clamped it leaves nothing; to ONNX Runtime it is the far end
     start = start + size if start < 0 else start
     end = end + size if end < 0 else end
     if step > 0:
         return slice(min(max(start, 0), size), min(max(end, 0), size), step)
     start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
     return slice(start, None if end < 0 else end, step) if size else slice(0, 0)
-
-
-@handler("ScatterElements", "Scatter")
-def scatter_elements(n: Operands) -> Value:
-    """Without a reduction; where an index stands twice the result is undefined."""
-    if n.attr("reduction", "none") != "none":
-        raise Unknown
-    indices, data, updates = n.array(1), n.data(0), n.data(2)
-    axis = normalise_axis(n.attr("axis", 0), data.ndim)
-    if indices.size > MAX_PARTIAL:
-        raise Unknown
-    found = _writable(data, updates)
-    places = set()
-    for place in np.ndindex(indices.shape):
-        index = normalise_axis(int(indices[place]), data.shape[axis])
-        target = (*place[:axis], index, *place[axis + 1 :])
-        places.add(target)
-        found[target] = _element(updates[place])
-    if len(places) < indices.size:
-        raise Unknown
-    return n.result(found, n.data_dtype(0))
-
-
-@handler("ScatterND")
-def scatter_nd(n: Operands) -> Value:
-    """Without a reduction; where an index stands twice the result is undefined."""
-    if n.attr("reduction", "none") != "none":
-        raise Unknown
-    indices, data, updates = n.array(1), n.data(0), n.data(2)
-    found = _writable(data, updates)
-    places = set()
-    for place in np.ndindex(indices.shape[:-1]):
-        target = tuple(normalise_axis(int(i), data.shape[k]) for k, i in enumerate(indices[place]))
-        places.add(target)
-        found[target] = _element(updates[place])
-    if len(places) < math.prod(indices.shape[:-1]):
-        raise Unknown
-    return n.result(found, n.data_dtype(0))
-
-
-def _writable(data: Array, updates: Array) -> Array:
-    """A copy that holds elements of both: an object array where either is symbolic."""
-    return data.astype(object) if updates.dtype == object else data.copy()
-
-
-def _element(update: object) -> object:
-    return update.item() if isinstance(update, np.generic) and update.dtype.kind in "iub" else update
 
 
 @handler("NonZero")
@@ -155,7 +111,7 @@ def one_hot(n: Operands) -> Value:
     """Indices in [-depth, depth) choose ``values[1]``; any other gives a row of ``values[0]``."""
     indices, values = n.array(0), n.array(2)
     depth = int(n.array(1).reshape(()))
-    if indices.dtype.kind not in "iu":
+    if indices.dtype.kind not in "iuf" or (indices != np.trunc(indices)).any() or not np.isfinite(indices).all():
         raise Unknown
     n.fits(indices.size * depth)
     axis = normalise_axis(n.attr("axis", -1), indices.ndim + 1)

@@ -12,6 +12,7 @@ import numpy as np
 
 from surgeon_passes.ops import normalise_axis
 from surgeon_passes.values import dims
+from surgeon_passes.values.handlers.elementwise import numeric
 from surgeon_passes.values.lattice import MAX_PARTIAL, Array, Value, is_integer, object_array, pack
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
@@ -38,8 +39,10 @@ def reduced(n: Operands) -> Value:
     dtype = n.data_dtype(0)
     axes = reduced_axes(n, data.ndim)
     keep = bool(n.attr("keepdims", 1))
-    if axes == () or dtype.kind not in "iuf":
-        return value if axes == () else None
+    if axes == ():
+        return value
+    if not (numeric(dtype) or (dtype.kind == "b" and n.op in ("ReduceMax", "ReduceMin"))):
+        raise Unknown
     if isinstance(value, np.ndarray):
         return _reduce_array(n.op, value, axes, keep)
     if n.op == "ReduceMean" or not is_integer(dtype):
@@ -105,11 +108,18 @@ def _rational(op: str, row: list[Fraction], digits: int) -> Fraction:
     return result
 
 
+def _sums_exactly(array: Array) -> bool:
+    if not numeric(array.dtype) or array.dtype.name == "bfloat16" or not np.isfinite(array).all():
+        return False
+    whole = bool((array == np.trunc(array)).all()) and not np.signbit(array[array == 0]).any()
+    return whole and float(np.abs(array.astype(np.float64)).sum()) < 2.0 ** (np.finfo(array.dtype).nmant + 1)
+
+
 @handler("CumSum")
 def cumulative_sum(n: Operands) -> Value:
-    """Integers only: float sums depend on their order."""
+    """Floats only where no partial sum is rounded: whole numbers that stay small."""
     array = n.array(0)
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iu" and not _sums_exactly(array):
         raise Unknown
     axis = normalise_axis(int(n.array(1).reshape(())), array.ndim)
     if n.attr("reverse", 0):

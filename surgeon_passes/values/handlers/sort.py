@@ -1,4 +1,4 @@
-"""Order: ArgMax, ArgMin and TopK of known values. NaN has no place in an order, so it leaves the result unknown."""
+"""Order: ArgMax, ArgMin, TopK and Unique of known values. NaN has no place in an order, so it leaves the result unknown."""
 
 from __future__ import annotations
 
@@ -43,3 +43,20 @@ def top_k(n: Operands) -> tuple[Value, ...]:
         order = np.argsort(array, axis, kind="stable")
     indices = np.take(order, range(k), axis).astype(np.int64)
     return np.take_along_axis(array, indices, axis), indices
+
+
+@handler("Unique")
+def unique(n: Operands) -> tuple[Value, ...]:
+    """(values, int64 index of the first of each, int64 place of every element, int64 counts)."""
+    array, axis = _ordered(n), n.attr("axis")
+    if array.dtype.kind == "f" and np.signbit(array[array == 0]).any():
+        raise Unknown  # 0.0 and -0.0 are equal: which one stays?
+    values, first, inverse, counts = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.ravel()
+    if not n.attr("sorted", 1):
+        order = np.argsort(first)
+        values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return values, *(a.astype(np.int64) for a in (first, inverse, counts))

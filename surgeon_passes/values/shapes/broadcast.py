@@ -35,6 +35,12 @@ def broadcast(a: Shape, b: Shape) -> Shape:
     return tuple(broadcast_dim(x, y) for x, y in zip(*full, strict=True))
 
 
+@shape_of("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less", until=7, irregular=True)
+def broadcasting_to_the_first(n: Operands) -> Sequence[Shape | None]:
+    """Before opset 7 only the second operand spreads."""
+    return [n.shape(0)]
+
+
 @shape_of(
     "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal", "Greater", "Less",
     "GreaterOrEqual", "LessOrEqual", "Where", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift",

@@ -51,7 +51,7 @@ def slice_(n: Operands) -> Sequence[Shape | None]:
 
 def sliced(dim: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     """Elements that a slice leaves of ``dim``."""
-    if not isinstance(step, int) or step == 0:
+    if not isinstance(step, int) or step == 0 or (step < 0 and isinstance(end, int) and end >= END):
         return None
     if isinstance(dim, int) and isinstance(start, int) and isinstance(end, int):
         return _counted(dim, start, end, step)

@@ -154,6 +154,13 @@ def expand(n: Operands) -> Sequence[Shape | None]:
     return [broadcast(n.known_shape(0), tuple(n.dims(1)))]
 
 
+@shape_of("Tile", until=6)
+def tile_axis(n: Operands) -> Sequence[Shape | None]:
+    shape, place = list(n.known_shape(0)), n.ints(2)[0]
+    shape[place] = dims.mul(shape[place], n.ints(1)[0])
+    return [tuple(shape)]
+
+
 @shape_of("Tile", since=6)
 def tile(n: Operands) -> Sequence[Shape | None]:
     shape = n.known_shape(0)
@@ -161,7 +168,7 @@ def tile(n: Operands) -> Sequence[Shape | None]:
     return [tuple(dims.mul(d, r) for d, r in zip(shape, repeats, strict=True))]
 
 
-@shape_of("Pad", since=2)
+@shape_of("Pad")
 def pad(n: Operands) -> Sequence[Shape | None]:
     shape = list(n.known_shape(0))
     axes = n.maybe_ints(3) if n.has(3) else list(range(len(shape)))
