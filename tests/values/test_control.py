@@ -231,7 +231,7 @@ def test_too_many_turns_are_not_run():
 
 def test_work_is_bounded_over_nested_loops():
     depth = "a2 = Add(a, one)"
-    for level in range(4):
+    for level in range(2):
         depth = (f"q{level} = Loop(m, t, a) <body = b{level} (int64 i{level}, bool c{level}, int64 a) => (d{level}, a2) "
                  f"{{ d{level} = Identity(c{level}) {depth} }}> a2 = Identity(q{level})")  # fmt: skip
     proto = loop({"a": ("int64", "k0")}, f"c2 = Identity(c) {depth}", m=np.array(50), t=TRUE, k0=ZERO, one=ONE)
@@ -247,7 +247,7 @@ def test_work_is_bounded_over_nested_loops():
         assert evaluator(proto).value("a_out") is None
     finally:
         BodySolver._run = original
-    assert 0 < len(counted) <= 5 * 4 * (MAX_TASKS + 1)  # five Loops; values and types; by turns and by induction
+    assert 0 < len(counted) <= 3 * 4 * (MAX_TASKS + 1)  # three Loops; values and types; by turns and by induction
 
 
 def test_a_body_keeps_unknown_what_it_cannot_tell():
@@ -327,7 +327,7 @@ def random_loops(draw):
 def test_random_loops_hold_at_every_size():
     known = []
 
-    @settings(max_examples=250, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
     @given(random_loops())
     def example(proto):
         ev = evaluator(proto)
