@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+import surgeon_passes as sp
 from surgeon_passes.values import Evaluator, Partial
 from surgeon_passes.values.bodies import MAX_TASKS, BodySolver
 from surgeon_passes.values.loops import MAX_TURNS
@@ -273,6 +274,20 @@ def test_a_broken_body_is_unknown_not_an_error():
     proto = loop({"a": ("int64[2]", "k0")}, "c2 = Identity(c) a2 = Gather(a, nine)", m=THREE, t=TRUE,
                  k0=np.array([1, 2]), nine=np.array([9]))  # fmt: skip
     assert evaluator(proto, strict=False).value("a_out") is None
+
+
+def test_what_a_loop_and_an_if_compute_folds_and_is_verified():
+    """A Reshape target that both make: the check runs them in ONNX Runtime."""
+    proto = model("(float[N,4] x) => (float[P,Q] y) { s = Shape(x) w = Loop(m, t, s) <"
+                  "body = b (int64 i, bool c, int64[2] v) => (c2, v2) { c2 = Identity(c) v2 = Mul(v, two) }> "
+                  "u = If(t) <then_branch = a () => (p) { p = Div(w, k) }, else_branch = d () => (q) { q = Neg(w) }> "
+                  "f = Exp(x) y = Reshape(f, u) }",
+                  m=TWO, t=TRUE, two=np.array([1, 2]), k=np.array([1, 4]))  # fmt: skip
+    result = sp.optimize(proto)
+    assert [n.op_type for n in result.proto.graph.node] == ["Exp"]
+    assert {d.verdict for d in result.applied} == {"verified"}
+    (found,), (expected,) = run(result.proto, {"x": x_of(3, 4)}), run(proto, {"x": x_of(3, 4)})
+    assert_same(found, expected)
 
 
 # --- random loops --------------------------------------------------------------------------------------------------------
