@@ -15,6 +15,7 @@ FAMILIES = (
     "transpose",
     "expand",
     "broadcast",
+    "resize",
     "uniform",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed

@@ -86,6 +86,49 @@ def merge_casts(m: Match) -> Replacement:
     return Replacement("drop" if second == own else "merge")
 
 
+@rule(
+    pattern="""
+        a = Cast(x)
+        y = Cast(a)
+    """,
+    rewrite={"drop": "y = x", "merge": "y = Cast(x)<@y>"},
+    exactness="rounding",
+    sets=("shape",),
+    opset=(9, None),
+    recursive=True,
+)
+def merge_lossy_casts(m: Match) -> Replacement:
+    """A Cast of floats through a shorter float is left out, where ``allow_lossy_casts`` says that it may be.
+
+    Algebra
+        in real arithmetic no cast between floats changes a value; the shorter one rounds, and overflows sooner
+
+    Declines when
+        it is not allowed; a cast is not one between floats: what an integer cuts off is no rounding;
+        the intermediate is used elsewhere.
+
+    Example
+        options:
+            allow_lossy_casts
+        before:
+            g (double[N] x) => (double[N] y) {
+                a = Cast<to = 1>(x)
+                b = Cast<to = 11>(a)
+                y = Relu(b)
+            }
+        after:
+            g (double[N] x) => (double[N] y) {
+                y = Relu(x)
+            }
+    """
+    own, first, second = _number(m.x), _number(m.a), _number(m.y)
+    if {own.kind, first.kind, second.kind} != {"f"} or _holds(first, own):
+        raise Decline
+    if not m.options.allow_lossy_casts:
+        raise Decline(f"'{m.a.name}' rounds to {first}: allow_lossy_casts lets it go")
+    return Replacement("drop" if second == own else "merge")
+
+
 def _number(operand: Operand) -> np.dtype[Any]:
     """The dtype. Raises Decline where it is unknown, or is not one of numpy's own bools, integers and floats."""
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(operand.dtype)) if operand.dtype else None

@@ -95,6 +95,7 @@ def drop_reshape(m: Match) -> Replacement:
     rewrite="y = Reshape(x, T)<@y>",
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     tag="merged",
 )
 def merge_reshapes(m: Match) -> Replacement:
@@ -161,6 +162,7 @@ def _copied(middle: Dims, outer: Dims, place: int) -> int:
     rewrite="y = Reshape(x, Target)",
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     opset=(5, None),
     tag="merged",
 )

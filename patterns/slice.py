@@ -131,6 +131,7 @@ def _constant_place(place: Any, size: Any, what: str, axis: int) -> int:
     rewrite="y = Slice(x, Starts, Ends, Axes, Steps)",
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     tag="merged",
 )
 def merge_slices(m: Match) -> Replacement:

@@ -17,6 +17,7 @@ from ._dims import ints, places, reshape_target
     rewrite={"drop": "y = x", "reshape": "y = Reshape(x, Target)"},
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     opset=(5, None),
     tag="merged",
 )
@@ -57,6 +58,7 @@ def merge_squeeze_unsqueeze(m: Match) -> Replacement:
     rewrite={"drop": "y = x", "reshape": "y = Reshape(x, Target)"},
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     opset=(5, None),
     tag="merged",
 )

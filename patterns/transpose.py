@@ -49,6 +49,7 @@ def drop_transpose(m: Match) -> Replacement:
     rewrite={"drop": "y = x", "merge": "y = Transpose(x)<perm=@perm>"},
     exactness="exact",
     sets=("shape",),
+    recursive=True,
 )
 def merge_transposes(m: Match) -> Replacement:
     """A Transpose of a Transpose is one Transpose, or none.
@@ -104,6 +105,7 @@ def _require_same_order(x: Operand, perm: Sequence[int] | None) -> None:
     rewrite="y = Reshape(x, Target)",
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     opset=(5, None),
     tag="merged",
 )
@@ -144,6 +146,7 @@ def merge_transpose_into_reshape(m: Match) -> Replacement:
     rewrite="y = Reshape(x, Target)",
     exactness="exact",
     sets=("shape",),
+    recursive=True,
     opset=(5, None),
     tag="merged",
 )

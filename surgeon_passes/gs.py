@@ -6,20 +6,28 @@ from collections.abc import Iterable
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.passes import Cleanup, Fold, Rewrite, Verify
+from surgeon_passes.passes import Cleanup, Rewrite, Verify
 from surgeon_passes.pipeline import Pipeline
 from surgeon_passes.result import Result
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.selection import Only
 
 
-def rewrite(self: gs.Graph, *sets: str | Rule, skip: Iterable[str] = (), verify: Verify | str | None = None) -> Result:
+def rewrite(
+    self: gs.Graph,
+    *sets: str | Rule,
+    skip: Iterable[str] = (),
+    keep: Iterable[str] = (),
+    only: Only | str | None = None,
+    verify: Verify | str | None = None,
+) -> Result:
     """Apply rules, or sets of them, to this graph; it holds the result afterwards. Raises SurgeonError."""
-    return Pipeline(Rewrite(*sets, skip=skip), Cleanup()).run(self, verify=verify)
+    return Pipeline(Rewrite(*sets), Cleanup()).run(self, verify=verify, skip=skip, keep=keep, only=only)
 
 
 def optimize(self: gs.Graph, verify: Verify | str | None = None) -> Result:
     """The default pipeline on this graph; it holds the result afterwards. Raises SurgeonError."""
-    return Pipeline(Fold(), Rewrite(), Cleanup()).run(self, verify=verify)
+    return Pipeline().run(self, verify=verify)
 
 
 for _method in (rewrite, optimize):

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import surgeon_passes as sp
+from surgeon_passes.dynamics import find_dynamic
+from surgeon_passes.passes import State
+from surgeon_passes.pipeline import load
 from surgeon_passes.report.dynamic import DataDependent, Dynamic, ShapeDependent
-from tests.models import model
+from surgeon_passes.rules.registry import Registry
+from tests.models import model, seconds
 
 
 def dynamic(text: str, opset: int = 17, shapes: Any = None, **constants: Any) -> Dynamic:
@@ -217,3 +221,24 @@ def test_a_static_model_has_nothing_to_tell() -> None:
     result = sp.optimize(model("g (float[2,4] x) => (float[2,4] y) { y = Relu (x) }"), verify="off")
     assert result.is_static
     assert result.dynamic == Dynamic()
+
+
+def long_chain(length: int) -> Any:
+    steps = " ".join(
+        f"s{i} = Shape (t{i}) f{i} = Cast <to = 1> (s{i}) e{i} = Exp (f{i}) g{i} = Cast <to = 7> (e{i}) "
+        f"t{i + 1} = Reshape (t{i}, g{i})"
+        for i in range(length)
+    )
+    return model(f"g (float[N,?] t0) => (float[P,Q] t{length}) {{ {steps} }}")
+
+
+def finding(length: int) -> float:
+    state = State(load(long_chain(length)), Registry(), sp.Verify(mode="off"))
+    state.index.sync()
+    found = find_dynamic(state.index, state.types, state.evaluator)
+    assert {s.needs for s in found.shape_dependent} == {("N of input 't0'", "dim 1 of input 't0'")}
+    return seconds(lambda: find_dynamic(state.index, state.types, state.evaluator))
+
+
+def test_linear_along_a_chain_of_sizes() -> None:
+    assert finding(400) < 30 * finding(50)

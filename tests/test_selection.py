@@ -180,6 +180,17 @@ def test_a_group_can_be_kept() -> None:
     assert_untouched(before, optimized(before, keep=["group:b"]), "b.conv", "b.norm", "b.drop")
 
 
+def test_a_graph_of_graphsurgeon_takes_the_switches() -> None:
+    import onnx_graphsurgeon as gs
+
+    import surgeon_passes.gs
+
+    graph: Any = gs.import_onnx(blocks())
+    assert surgeon_passes.gs.rewrite(graph, keep=["b.norm"], only="b.*").check.status == "equal"
+    assert_untouched(blocks(), gs.export_onnx(graph), "a.conv", "a.norm", "b.norm", "c.norm")
+    assert "b.drop" in [n.name for n in graph.nodes], "what is read outside keeps its name"
+
+
 # --- only ----------------------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from surgeon_passes.index import GraphIndex, node_label, subgraphs
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import DATA_SIZED, SHAPE_READERS, SIZE_ARGUMENTS, is_random
 from surgeon_passes.ops.view import CallerAttribute, NodeView
+from surgeon_passes.region import ANONYMOUS
 from surgeon_passes.report.dynamic import DataDependent, Dynamic, ShapeDependent
 from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
 from surgeon_passes.values.lattice import dims_of
@@ -49,6 +50,12 @@ class Finder:
         self.inputs: dict[str, str] = {}
         for name, text in self.named_inputs():
             self.inputs.setdefault(name, text)
+        self.origins: dict[int, str] = {}
+        """by id(tensor): what :meth:`data_behind` found"""
+        self.meaning: dict[str, frozenset[str]] = {}
+        """by name of a size: what it depends on, in words"""
+        self.pending: set[str] = set()
+        self.behind_names: dict[str, list[str]] = {}
 
     def find(self) -> Dynamic:
         for node in self.index.nodes():
@@ -125,18 +132,24 @@ class Finder:
 
     def data_behind(self, tensors: Iterable[gs.Tensor]) -> str:
         """Where values come from that are no shapes and no constants, in words; "" where there is no such thing."""
-        for tensor in self.behind(tensors):
-            if self.index.is_graph_input(tensor):
-                home = self.index.home(tensor)
-                is_main = home is not None and home.parent is None and not home.is_function
-                return f"data (input '{tensor.name}')" if is_main else f"'{tensor.name}', which a body is given"
-            node = self.index.producer(tensor)
-            if node is not None and _is_opaque(node):
-                return f"what {node_label(node)} gives"
-        return ""
+        given = list(tensors)
+        found = next(filter(None, map(self.data_in, self.behind(given, self.origins))), "")
+        self.origins.update((id(t), found) for t in given)
+        return found
 
-    def behind(self, tensors: Iterable[gs.Tensor]) -> Iterator[gs.Tensor]:
-        """Tensors that values are computed from, backwards; it ends at Shape and Size, and where the value is known."""
+    def data_in(self, tensor: gs.Tensor) -> str:
+        if id(tensor) in self.origins:
+            return self.origins[id(tensor)]
+        if self.index.is_graph_input(tensor):
+            home = self.index.home(tensor)
+            is_main = home is not None and home.parent is None and not home.is_function
+            return f"data (input '{tensor.name}')" if is_main else f"'{tensor.name}', which a body is given"
+        node = self.index.producer(tensor)
+        return f"what {node_label(node)} gives" if node is not None and _is_opaque(node) else ""
+
+    def behind(self, tensors: Iterable[gs.Tensor], known: Container[int] = ()) -> Iterator[gs.Tensor]:
+        """Tensors that values are computed from, backwards; it ends at Shape and Size, where the value is known, and at
+        tensors whose ids are ``known``."""
         todo = list(tensors)
         seen: set[int] = set()
         while todo and len(seen) < FOLLOWED:
@@ -146,7 +159,8 @@ class Finder:
             seen.add(id(tensor))
             yield tensor
             node = self.index.producer(tensor)
-            if node is not None and node.op not in SHAPE_READERS and self.is_unknown(tensor):
+            ends = id(tensor) in known or node is None or node.op in SHAPE_READERS
+            if node is not None and not ends and self.is_unknown(tensor):
                 todo.extend(node.inputs)
 
     def view(self, node: gs.Node) -> NodeView | None:
@@ -206,47 +220,69 @@ class Finder:
             seen.add(id(node))
             for operand in (t for t in node.inputs if t.name and not isinstance(t, gs.Constant)):
                 shape = self.types.type_of(operand).shape
-                found += [*(shape or ()), *(dims_of(self.evaluator.value(operand)) or ())]
-                if shape is None or None in shape or self.is_unknown(operand):
+                found += shape or ()
+                if shape is None or None in shape:
                     todo.append(operand)
+            view = self.view(node)
+            for _, argument in self.arguments(view) if view is not None else ():
+                found += self.dims_in(argument)
+        return found
+
+    def dims_in(self, tensor: gs.Tensor) -> list[Any]:
+        """What the value of a size argument is made of: its elements, or the shapes that it is computed from."""
+        found: list[Any] = []
+        for source in self.behind([tensor]):
+            found += dims_of(self.evaluator.value(source)) or ()
+            node = self.index.producer(source)
+            if node is not None and node.op in SHAPE_READERS and self.is_unknown(source):
+                found += self.types.type_of(node.inputs[0]).shape or ()
         return found
 
     def needs_of_value(self, tensor: gs.Tensor) -> list[str]:
         """What the value depends on: the symbols in it; where it is not known, the sizes that it is computed from."""
-        found = self.evaluator.value(tensor)
-        needs = self.words(dims_of(found) or ())
-        if not self.is_unknown(tensor):
-            return needs
-        for source in self.behind([tensor]):
-            node = self.index.producer(source)
-            needs += self.words(dims_of(self.evaluator.value(source)) or ())
-            if node is not None and node.op in SHAPE_READERS and self.is_unknown(source):
-                needs += self.needs_of_type(node.inputs[0])
+        if isinstance(self.evaluator.value(tensor), np.ndarray):
+            return []
+        needs = self.words(self.dims_in(tensor))
         return needs or [f"the value of '{tensor.name}'"]
 
     def words(self, dims: Iterable[Any]) -> list[str]:
         """What the dims depend on, in words: inputs' dims in their order, then sizes that data make, then what is left."""
-        names: set[str] = set()
-        made: dict[str, None] = {}
-        todo = list(dims)
-        while todo:
-            dim = todo.pop(0)
-            for name in sorted(dim.symbols() - names) if isinstance(dim, Poly) else ():
-                names.add(name)
-                origin = self.types.names.origin(name)
-                if name not in self.inputs and origin is not None:
-                    text, behind = self.size_of(origin[0])
-                    made.update(dict.fromkeys(text))
-                    todo += behind
-        return [text for name, text in self.inputs.items() if name in names] + list(made)
+        names = {name for dim in dims if isinstance(dim, Poly) for name in dim.symbols()}
+        found = {text for name in names for text in self.depends_on(name)}
+        known = [text for text in self.inputs.values() if text in found]
+        return known + sorted(found.difference(known))
 
-    def size_of(self, tensor: gs.Tensor) -> tuple[list[str], list[Any]]:
-        """What a size that nothing tells depends on: in words, or the dims behind it."""
-        node = self.index.producer(tensor)
-        if node is not None and id(node) in self.sources:
-            return [f"the size of '{tensor.name}', which {node_label(node)} makes from data"], []
-        behind = [d for d in self.dims_behind(tensor) if isinstance(d, Poly)]
-        return ([], behind) if behind else ([f"the sizes of '{tensor.name}'"], [])
+    def depends_on(self, name: str) -> frozenset[str]:
+        """What a name stands for in the end, in words; kept, so that chains of sizes cost no more than their length."""
+        stack = [name]
+        while name not in self.meaning:
+            current = stack[-1]
+            texts, behind = self.size_of(current)
+            self.pending.add(current)
+            missing = [n for n in behind if n not in self.meaning and n not in self.pending]
+            if missing:
+                stack += missing
+                continue
+            held = texts.union(*(self.meaning.get(n, frozenset()) for n in behind))
+            self.meaning[current] = held or frozenset({f"the size {current.lstrip(ANONYMOUS)}"})
+            self.pending.discard(current)
+            stack.pop()
+        return self.meaning[name]
+
+    def size_of(self, name: str) -> tuple[frozenset[str], list[str]]:
+        """What a name stands for: in words, or the names that it was computed from."""
+        origin = self.types.names.origin(name)
+        if name in self.inputs or origin is None:
+            return frozenset({self.inputs.get(name, name)}), []
+        if name not in self.behind_names:
+            tensor = origin[0]
+            node = self.index.producer(tensor)
+            if node is not None and id(node) in self.sources:
+                text = f"the size of '{tensor.name}', which {node_label(node)} makes from data"
+                return frozenset({text}), []
+            dims = (d for d in self.dims_behind(tensor) if isinstance(d, Poly))
+            self.behind_names[name] = sorted({n for d in dims for n in d.symbols()} - {name})
+        return frozenset(), self.behind_names[name]
 
 
 def _is_opaque(node: gs.Node) -> bool:

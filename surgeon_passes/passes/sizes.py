@@ -32,7 +32,6 @@ from surgeon_passes.values.expressions import (
     Source,
     Vector,
     complete,
-    nodes_of,
 )
 
 RULE = "share_sizes"
@@ -83,15 +82,24 @@ class _Scope:
         self.order = self.index.ordered(scope)
         self.ranks = {id(n): k for k, n in enumerate(self.order)}
         self.sizes: dict[int, bool] = {}
+        self.said: dict[int, Expression | None] = {}
+        self.tensors: list[gs.Tensor] = []
+        self.numbers: dict[int, int] = {}
+        """by id(tensor)"""
+        self.sources: list[tuple[int, Source]] = []
 
     def edits(self) -> list[Edit]:
-        demands = list(self.demands())
-        groups = _groups(demands)
+        """Edits of the groups that gain by being written anew; what stays as it is may be shared with them."""
+        groups = _groups(list(self.demands()))
+        if groups:
+            self.sources = list(self.all_sources())
+        stays: list[_Demand] = []
         while groups:
-            self.plan([d for group in groups for d in group])
-            good = [group for group in groups if self.gain(group) > 0]
+            gains = self.plan(groups, stays)
+            good = [group for group, gain in zip(groups, gains, strict=True) if gain > 0]
             if len(good) == len(groups):
                 break
+            stays += [d for group, gain in zip(groups, gains, strict=True) if gain <= 0 for d in group]
             groups = good
         made = [self.edit(d) for group in groups for d in group]
         return [e for e in made if e is not None]
@@ -155,32 +163,69 @@ class _Scope:
 
     # --- what could be -----------------------------------------------------------------------------------------------
 
-    def plan(self, demands: list[_Demand]) -> None:
-        """Give each demand its cheapest expression, those before it taken as made."""
+    def plan(self, groups: list[list[_Demand]], stays: list[_Demand]) -> list[int]:
+        """Give each demand its cheapest expression, those before it taken as made; how many nodes each group saves."""
         planner = Planner(self.scope.opset(""))
-        sources = self.sources()
+        planner.have.update(e for d in stays for key in d.behind if (e := self.expression(key)) is not None)
+        sources = iter(self.sources)
         waiting = next(sources, None)
-        for demand in sorted(demands, key=lambda d: d.rank):
+        new = dict.fromkeys(range(len(groups)), 0)
+        numbered = [(k, demand) for k, group in enumerate(groups) for demand in group]
+        for number, demand in sorted(numbered, key=_ease):
             while waiting is not None and waiting[0] < demand.rank:
                 planner.add(waiting[1])
                 waiting = next(sources, None)
             demand.expression = planner.plan(demand.vector, demand.scalar)
-            if demand.expression is not None:
-                planner.take(demand.vector, demand.scalar, demand.expression)
-
-    def gain(self, group: list[_Demand]) -> int:
-        """Nodes that would be saved; 0 where a demand has no expression."""
-        behind: set[int] = set().union(*(d.behind for d in group))
-        new: set[Expression] = set()
-        for demand in group:
             if demand.expression is None:
-                return 0
-            new |= nodes_of(demand.expression)
-        return len(behind) - len(new)
+                new[number] += len(self.order)
+            else:
+                new[number] += planner.cost(demand.expression)
+                planner.take(demand.vector, demand.scalar, demand.expression)
+        return [len(set().union(*(d.behind for d in group))) - new[k] for k, group in enumerate(groups)]
 
-    def sources(self) -> Iterator[tuple[int, Source]]:
-        """(rank of its maker, source) in graph order; inputs first, numbered as :meth:`tensor` finds them."""
-        self.tensors: list[gs.Tensor] = []
+    def expression(self, key: int) -> Expression | None:
+        """What the size node of that id says, as the planner would say it; None for another form."""
+        if key not in self.said:
+            self.said[key] = None
+            self.said[key] = self.read(self.order[self.ranks[key]])
+        return self.said[key]
+
+    def read(self, node: gs.Node) -> Expression | None:
+        if node.op == "Shape":
+            return self.read_shape(node)
+        parts = [self.read_operand(t) for t in node.inputs]
+        known = [p for p in parts if p is not None]
+        if len(known) != len(parts) or not known:
+            return None
+        match node.op, known:
+            case "Gather", [vector, Const(values=places, scalar=scalar)] if not isinstance(vector, Const):
+                return Pick(vector, places, scalar)
+            case "Squeeze", [vector, *_]:
+                return Scalar(vector)
+            case "Concat", _:
+                return Join(tuple(known))
+            case (("Add" | "Sub" | "Mul" | "Div" | "Mod" | "Min" | "Max"), [first, second]):
+                return Apply(node.op, first, second)
+        return None
+
+    def read_shape(self, node: gs.Node) -> Expression | None:
+        number = self.numbers.get(id(node.inputs[0]))
+        if number is None:
+            return None
+        rank = len(self.sources[number][1].shape)
+        start, end, _ = slice(node.attrs.get("start", 0), node.attrs.get("end")).indices(rank)
+        return ShapeOf(number, start, end, (start, end) == (0, rank))
+
+    def read_operand(self, tensor: gs.Tensor) -> Expression | None:
+        value = self.state.evaluator.value(tensor)
+        if isinstance(value, np.ndarray):
+            small = value.dtype == np.int64 and value.ndim <= 1 and value.size <= MAX_LENGTH
+            return Const(tuple(map(int, value.ravel())), not value.ndim) if small else None
+        node = self.index.producer(tensor)
+        return None if node is None or id(node) not in self.ranks else self.expression(id(node))
+
+    def all_sources(self) -> Iterator[tuple[int, Source]]:
+        """(rank of its maker, source) in graph order, inputs first; :attr:`tensors` has them by number."""
         for tensor in self.scope.graph.inputs:
             yield from self.source(-1, tensor, 0, True)
         for rank, node in enumerate(self.order):
@@ -198,8 +243,9 @@ class _Scope:
         entry = self.state.types.type_of(tensor)
         shape = type_shape(entry)
         if entry.kind == "tensor" and shape is not None and not all(isinstance(d, int) for d in shape):
+            self.numbers[id(tensor)] = len(self.tensors)
             self.tensors.append(tensor)
-            yield rank, Source(len(self.tensors) - 1, shape, preference, is_anchor)
+            yield rank, Source(self.numbers[id(tensor)], shape, preference, is_anchor)
 
     # --- writing it down ---------------------------------------------------------------------------------------------
 
@@ -219,6 +265,12 @@ class _Scope:
             added=emitter.nodes,
             reads=[t for t in root.inputs if t.name],
         )
+
+
+def _ease(numbered: tuple[int, _Demand]) -> tuple[int, int, int]:
+    """Demands that are read first come first, of those the simpler ones: others may build on them."""
+    number, demand = numbered
+    return demand.rank, sum(len(str(element)) for element in demand.vector), number
 
 
 def _groups(demands: list[_Demand]) -> list[list[_Demand]]:

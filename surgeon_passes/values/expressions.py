@@ -125,6 +125,7 @@ class Planner:
         self.have: set[Expression] = set()
         self._sources: dict[Shape, Source] = {}
         self._places: dict[Dim, list[tuple[Shape, int]]] = {}
+        self._anchors: dict[Shape, None] = {}
         self._known: dict[tuple[Vector, bool], Expression | None] = {}
         self._made: dict[tuple[Poly, bool], Expression] = {}
 
@@ -143,6 +144,8 @@ class Planner:
                     self._places.setdefault(dim, []).append((source.shape, axis))
         if held is None or (source.preference < held.preference and _whole(held) not in self.have):
             self._sources[source.shape] = source
+        if source.is_anchor:
+            self._anchors[source.shape] = None
 
     def cost(self, expression: Expression) -> int:
         """Nodes that have to be made."""
@@ -226,22 +229,21 @@ class Planner:
             if is_scalar != scalar:
                 continue
             for op, dim in (("Sub", dims.add(value, made)), ("Add", dims.sub(value, made))):
-                place = next((s for s, _ in self._places.get(dim, ()) if self._sources[s].is_anchor), None)
+                place = next((s for s, _ in self._places.get(dim, ()) if s in self._anchors), None)
                 first = None if place is None or not isinstance(dim, Poly) else self._plan((dim,), scalar, 0)
                 if first is not None:
                     yield Apply(op, first, expression)
 
     def _of_sources(self, vector: Vector) -> Iterator[Expression]:
         """One operator with constants on a run of one source's dims."""
-        for source in self._sources.values():
-            if not source.is_anchor:
-                continue
-            for start in range(len(source.shape) - len(vector) + 1):
+        for shape in self._anchors:
+            source = self._sources[shape]
+            for start in range(len(shape) - len(vector) + 1):
                 end = start + len(vector)
-                whole = end - start == len(source.shape)
+                whole = end - start == len(shape)
                 if not whole and not self.slices:
                     continue
-                for op, constants in _relations(vector, source.shape[start:end]):
+                for op, constants in _relations(vector, shape[start:end]):
                     yield Apply(op, ShapeOf(source.number, start, end, whole), Const(constants))
 
     def _joined(self, vector: Vector, depth: int) -> Expression | None:

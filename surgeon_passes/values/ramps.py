@@ -19,7 +19,7 @@ from surgeon_passes.ops import NodeView
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.values import dims
 from surgeon_passes.values.dims import Dim, Shape, same, type_shape
-from surgeon_passes.values.lattice import Array, Value, dims_of, is_integer
+from surgeon_passes.values.lattice import Array, Partial, Value, dims_of, is_integer
 from surgeon_passes.values.types import TypeMap
 
 _MAX_ELEMENTS = 1 << 14
@@ -119,6 +119,8 @@ class Ramps:
         known = self.value(tensor)
         if isinstance(known, np.ndarray):
             return _of_array(known)
+        if isinstance(known, Partial):
+            return _of_partial(known)
         node = self.index.producer(tensor)
         handler = _HANDLERS.get(node.op) if node is not None else None
         if node is None or handler is None or node.outputs[0] is not tensor or not self._sources(tensor):
@@ -199,6 +201,14 @@ def _of_array(array: Array) -> Found:
     grids = np.indices(array.shape, dtype=object)
     wanted = start + sum((grid * step for grid, step in zip(grids, steps, strict=True)), np.zeros(array.shape, object))
     return ramp if bool(np.all(array.astype(object) == wanted)) else None
+
+
+def _of_partial(value: Partial) -> Found:
+    """A size, or the same size at every place."""
+    first, *others = value.dims()
+    if first is None or not all(same(first, other) for other in others):
+        return None
+    return Ramp(value.shape, first, (0,) * len(value.shape), value.dtype)
 
 
 def _step(array: Array, axis: int) -> int:

@@ -202,7 +202,8 @@ class _Walk:
             if aliased is not None and id(tensor) not in self.made:
                 self.names[id(tensor)] = self.name(aliased)
             else:
-                self.names[id(tensor)] = self.others.get(id(tensor)) or self.boundary(tensor)
+                shared = self.others.get(id(tensor), "")
+                self.names[id(tensor)] = shared if shared[:1] in ("i", "k") else self.boundary(tensor)
         return self.names[id(tensor)]
 
     def boundary(self, tensor: gs.Tensor) -> str:

@@ -50,11 +50,14 @@ def graph_model(text: str, opset: int = 20, **domains: int) -> onnx.ModelProto:
     return model
 
 
-def apply(rules: Rule | Iterable[Rule], proto: onnx.ModelProto) -> Result:
-    """Rules to a fixpoint, and what nobody uses any more removed. Nothing is folded, nothing verified."""
+def apply(rules: Rule | Iterable[Rule], proto: onnx.ModelProto, **options: bool) -> Result:
+    """Rules to a fixpoint, and what nobody uses any more removed. Nothing is folded, nothing verified.
+
+    ``options`` are those of Rewrite.
+    """
     chosen = [rules] if isinstance(rules, Rule) else list(rules)
     names = {rule.name for rule in chosen}
-    run = sp.Pipeline(sp.Rewrite(*chosen), sp.Cleanup()).run(proto, verify="off", registry=sp.Registry())
+    run = sp.Pipeline(sp.Rewrite(*chosen, **options), sp.Cleanup()).run(proto, verify="off", registry=sp.Registry())
     assert run.converged
     onnx.checker.check_model(run.proto)
     result = Result(run.proto)

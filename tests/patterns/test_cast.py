@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import surgeon_passes as sp
 from surgeon_passes.patterns import cast
 
-from .harness import Builder, apply, assert_equal
+from .harness import Builder, apply, assert_equal, operators
 from .moves import EXACT as RULES
 from .moves import after, assert_becomes, assert_stays
 
@@ -136,3 +138,38 @@ def test_a_cast_that_is_read_elsewhere_stays() -> None:
     model.graph.output[0].type.tensor_type.elem_type = 1
     model.graph.output[1].type.tensor_type.elem_type = 7
     assert_stays(model, "is a graph output")
+
+
+# --- what is allowed -----------------------------------------------------------------------------------------------------
+
+
+def rounded(to: int, own: str = "float32") -> onnx.ModelProto:
+    b = Builder(TYPES[own])
+    return after(b, b.node("Cast", b.node("Cast", b.input("x", ["N", 9]), to=to), to=code(own)))
+
+
+@pytest.mark.parametrize(("own", "to"), [("float32", 10), ("float64", 1), ("float64", 10)])
+def test_a_shorter_float_goes_where_that_is_allowed(own: str, to: int) -> None:
+    model = rounded(to, own)
+    assert apply(RULES, model).ops == operators(model)
+    result = apply([cast.merge_lossy_casts], model, allow_lossy_casts=True)
+    assert result.ops == {"Neg": 1}
+    bound = 1e-7 if to == 1 else 1e-3
+    assert_equal(model, result.model, [{"N": 3}], bound)
+
+
+@pytest.mark.parametrize("to", [6, 7, 3, 9])
+def test_what_integers_cut_off_stays_even_so(to: int) -> None:
+    model = rounded(to)
+    assert apply([cast.merge_lossy_casts], model, allow_lossy_casts=True).ops == operators(model)
+
+
+def test_the_end_check_has_the_last_word_on_what_is_lost() -> None:
+    """Half precision loses more than the end check allows: that takes a bound of one's own."""
+    strict = sp.optimize(rounded(10), allow_lossy_casts=True)
+    assert strict.after.operators["Cast"] == 2
+    assert [(d.rule, d.status) for d in strict.undone] == [("merge_lossy_casts", "undone")]
+    wide = sp.Verify(tolerances=sp.Tolerances(end=1e-3))
+    loose = sp.optimize(rounded(10), allow_lossy_casts=True, verify=wide)
+    assert loose.after.operators == {"Neg": 1} and loose.check.status == "equal"
+    assert 1e-5 < loose.check.error < 1e-3

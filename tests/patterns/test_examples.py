@@ -27,8 +27,15 @@ def section(rule: Rule, title: str) -> str:
     return textwrap.dedent(found[1])
 
 
+def options(rule: Rule) -> dict[str, bool]:
+    """What the example needs to be allowed."""
+    found = re.match(r"options:\n((?: +\w+\n)+)", section(rule, "Example"))
+    return dict.fromkeys(found[1].split(), True) if found else {}
+
+
 def example(rule: Rule) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    before, after = re.split(r"^after:\n", section(rule, "Example"), flags=re.MULTILINE)
+    text = section(rule, "Example")
+    before, after = re.split(r"^after:\n", text[text.index("before:\n") :], flags=re.MULTILINE)
     opset = max(rule.opset[0], EXAMPLE_OPSET["default"])
     return graph_model(before.removeprefix("before:\n"), opset), graph_model(after, opset)
 
@@ -80,7 +87,7 @@ def test_docstring_explains_the_rule(name: str) -> None:
 def test_example_is_what_the_rule_does(name: str) -> None:
     rule = RULES[name]
     before, after = example(rule)
-    result = apply(rule, before)
+    result = apply(rule, before, **options(rule))
     assert result.applied == [name]
     assert canonical(result.model) == canonical(after)
     assert_equal(before, result.model, tolerance=0 if rule.exactness.value == "exact" else None)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from surgeon_passes.patterns import reshape
+import surgeon_passes as sp
+from surgeon_passes.patterns import elimination, reshape
 
 from .harness import Builder, apply, assert_equal
 from .moves import EXACT as RULES
@@ -170,3 +171,12 @@ def test_another_kind_with_two_open_dims_stays() -> None:
     b = Builder()
     a = b.node("Reshape", b.input("x", ["N", "H", 4]), b.constant([0, 0, 2, 2]))
     assert_stays(after(b, b.node("Unsqueeze", a, b.constant([0])), 5), "more than one dim")
+
+
+def test_a_reshape_that_was_merged_is_merged_again_when_its_input_changes() -> None:
+    b = Builder()
+    a = b.node("Identity", b.node("Reshape", b.input("x", ["N", 6]), b.constant([-1, 2, 3])))
+    y = b.node("Reshape", b.node("Reshape", a, b.constant([-1, 3])), b.constant([-1, 3, 2]))
+    passes = (sp.Rewrite(reshape.merge_reshapes), sp.Rewrite(elimination.drop_identity), sp.Cleanup())
+    result = sp.Pipeline(*passes).run(after(b, y, 3))
+    assert result.after.operators == {"Reshape": 1, "Neg": 1}

@@ -142,7 +142,7 @@ def test_places_that_may_be_negative_or_are_a_part_stay(number: int, op: str) ->
 @pytest.mark.parametrize(("name", "axis"), [("x", 1), ("z", 0)])
 def test_the_size_of_another_axis_or_tensor_stays(name: str, axis: int) -> None:
     b = Builder()
-    x, _ = b.input("x", ["H", "W"]), b.input("z", ["T", 2])
+    x, _ = b.input("x", ["H", "W"]), b.input("z", ["T", 3])
     model = after(b, b.node("Slice", x, b.constant([0]), less(b, name, axis, 0), b.constant([0])), 2)
     assert_stays(model, "has no constant form")
 
