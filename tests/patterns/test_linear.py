@@ -257,3 +257,42 @@ def test_flattened_layers_do_not_flip_back() -> None:
     result = sp.optimize(b.model(*parts, rank=4))
     assert result.converged and result.undone == []
     assert result.after.operators["Gemm"] == 3
+
+
+def two_layers(b: Builder, shape: Any, target: list[int], op: str = "Relu", width: int = 1) -> onnx.ModelProto:
+    h = b.node("Add", b.node("MatMul", b.input("x", shape), b.random(4, 6)), b.random(6))
+    p = b.node("MatMul", b.node(op, h), b.random(6, width))
+    return b.model(b.node("Reshape", b.node("Add", p, b.random(width)), b.constant(target)), rank=len(target))
+
+
+@pytest.mark.parametrize("op", ["Relu", "LeakyRelu", "Sigmoid", "Tanh"])
+@pytest.mark.parametrize(("shape", "target"), [([2, 5, 4], [-1]), (["N", 5, 4], [0, 5]), (["N", "T", 4], [-1, 1])])
+def test_two_layers_before_a_reshape(op: str, shape: Any, target: list[int]) -> None:
+    b = Builder()
+    assert_becomes(two_layers(b, shape, target, op), sizes=SIZES[:3], Reshape=2, Gemm=2, **{op: 1})
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "op", "reason"),
+    [
+        (["N", "T", 4], [0, 0], "Relu", "copies a dim"),
+        ([2, 5, 4], [2, 5, 1], "Relu", "gives back the shape"),
+        ([2, 5, 4], [-1], "Softmax", "stands where"),
+        ([10, 4], [-1], "Relu", None),
+    ],
+)
+def test_two_layers_that_stay(shape: Any, target: list[int], op: str, reason: str | None) -> None:
+    b = Builder()
+    model = two_layers(b, shape, target, op)
+    result = apply([linear.flatten_two_linears], model)
+    assert result.ops == operators(model)
+    assert reason is None or any(reason in r for r in result.reasons), result.reasons
+
+
+def test_an_inner_layer_that_is_read_elsewhere_stays() -> None:
+    b = Builder()
+    model = two_layers(b, [2, 5, 4], [-1])
+    model.graph.output.append(onnx.helper.make_tensor_value_info("add1", 1, [2, 5, 6]))
+    result = apply([linear.flatten_two_linears], model)
+    assert result.ops == operators(model)
+    assert any("is a graph output" in r for r in result.reasons)
