@@ -26,13 +26,12 @@ from surgeon_passes.values.expressions import (
     Expression,
     Join,
     Pick,
-    Planner,
     Scalar,
     ShapeOf,
-    Source,
     Vector,
     complete,
 )
+from surgeon_passes.values.planner import Planner, Source
 
 RULE = "share_sizes"
 
