@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from surgeon_passes import Decline, Operand
-from surgeon_passes.values import Partial, static_target
+from surgeon_passes.values import Partial, dims, static_target
 
 Dims = Sequence[Any]
 INT64_MAX = 2**63 - 1
@@ -21,17 +21,28 @@ def same(a: Any, b: Any) -> bool:
     return a is not None and b is not None and bool(a == b)
 
 
-def same_elements(a: Dims | None, b: Dims | None) -> bool:
-    """Whether two tensors of equally many elements certainly have the same shape.
+def same_shape(a: Dims | None, b: Dims | None) -> bool:
+    """Whether two shapes are certainly the same."""
+    return a is not None and b is not None and len(a) == len(b) and all(map(same, a, b))
 
-    One dim that is not known is equal where all others are, and none of them is 0.
+
+def require_legal(x: Operand, a: Operand) -> None:
+    """That the Reshape, Flatten, Squeeze or Unsqueeze from ``x`` to ``a`` is legal at every size. Raises Decline.
+
+    Where it is not, the original fails at some size; merged into another it would not.
     """
-    if a is None or b is None or len(a) != len(b):
+    if a.op in ("Flatten", "Unsqueeze"):
+        return
+    before, after = (None if t.shape is None else dims.product(t.shape) for t in (x, a))
+    if not dims.same(before, after):
+        raise Decline(f"'{a.name}' may have other elements than '{x.name}' at some size: there the original fails")
+
+
+def broadcasts_into(a: Dims | None, b: Dims | None) -> bool:
+    """Whether broadcasting a shape with ``b`` certainly gives ``b`` and cannot fail."""
+    if a is None or b is None or len(a) > len(b):
         return False
-    open_ = [k for k, (p, q) in enumerate(zip(a, b, strict=True)) if not same(p, q)]
-    if len(open_) > 1:
-        return False
-    return not open_ or all(isinstance(d, int) and d > 0 for k, d in enumerate(a) if k != open_[0])
+    return all(p == 1 or same(p, q) for p, q in zip(reversed(a), reversed(b), strict=False))
 
 
 def ints(operand: Operand) -> list[int]:
@@ -100,4 +111,4 @@ def _dim(shape: Dims, place: int) -> Any:
 
 def _fills(dim: Any, wide: Any) -> bool:
     """Whether broadcasting with ``dim`` certainly gives what broadcasting with ``wide`` gives, as the latter is legal."""
-    return same(dim, wide) or (isinstance(dim, int) and dim != 1)
+    return same(dim, wide)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from surgeon_passes import Decline, Match, Replacement, rule
 
 from ._dims import Dims, require_absorbed
@@ -11,7 +13,7 @@ from ._dims import Dims, require_absorbed
 # --- what broadcasting does ----------------------------------------------------------------------------------------------
 
 COMMUTATIVE = "Add|Mul|And|Or|Xor|Equal|Min|Max|Sum|Mean|BitwiseAnd|BitwiseOr|BitwiseXor"
-ORDERED = "Sub|Div|Pow|Mod|Less|Greater|LessOrEqual|GreaterOrEqual|BitShift"
+ORDERED = "Sub|Div|Mod|Less|Greater|LessOrEqual|GreaterOrEqual|BitShift"
 
 
 def _require_absorbed(m: Match, x: Dims | None, expanded: Dims | None, others: Iterable[Dims | None]) -> None:
@@ -231,6 +233,7 @@ def sink_expand_past_number(m: Match) -> Replacement:
 
     Declines when
         the constant is not one number, or has more dims than x; the rank of x is unknown;
+        it is the larger or smaller of a float and zero: which zero wins may depend on the order;
         the expanded tensor is used elsewhere.
 
     Example
@@ -251,6 +254,8 @@ def sink_expand_past_number(m: Match) -> Replacement:
     """
     if m.k.value.size != 1:
         raise Decline
+    if m.y.op in ("Max", "Min") and m.k.value.dtype.kind not in "iub" and not np.any(m.k.value):
+        raise Decline("which zero wins may depend on the order")
     if m.x.rank is None or m.k.value.ndim > m.x.rank:
         raise Decline(f"'{m.k.name}' may have more dims than '{m.x.name}'")
     return Replacement()

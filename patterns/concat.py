@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from surgeon_passes import Decline, Match, Replacement, rule
+
+from ._dims import same
 
 
 @rule(
@@ -18,7 +22,8 @@ def drop_single_split(m: Match) -> Replacement:
         the only part is the whole
 
     Declines when
-        there are more parts, used or not.
+        there are more parts, used or not;
+        the size of the part is not certainly the whole.
 
     Example
         before:
@@ -34,6 +39,7 @@ def drop_single_split(m: Match) -> Replacement:
     parts = len(m.y.node.node.outputs)
     if parts != 1:
         raise Decline
+    _require_whole(m)
     return Replacement()
 
 
@@ -53,7 +59,8 @@ def drop_split_concat(m: Match) -> Replacement:
         all parts, in order, along the axis that they were cut along
 
     Declines when
-        a part is used elsewhere. Parts in another order, or along another axis, do not match.
+        a part is used elsewhere, or the sizes do not certainly add up.
+        Parts in another order, or along another axis, do not match.
 
     Example
         before:
@@ -68,7 +75,19 @@ def drop_split_concat(m: Match) -> Replacement:
                 y = Relu(x)
             }
     """
+    _require_whole(m, int(m.attr("axis")))
     return Replacement()
+
+
+def _require_whole(m: Match, axis: int | None = None) -> None:
+    """That the sizes of a Split are those of its operand: where they are not, the original fails. Raises Decline."""
+    if m.sizes is None:
+        return
+    shape = m.x.shape
+    along = int(m.y.attr("axis")) if axis is None else axis
+    held = shape[along] if shape is not None and -len(shape) <= along < len(shape) else None
+    if not isinstance(m.sizes.value, np.ndarray) or not same(held, int(m.sizes.value.sum())):
+        raise Decline(f"the sizes do not certainly add up to dim {along} of '{m.x.name}'")
 
 
 @rule(

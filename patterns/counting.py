@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
-from surgeon_passes.values import Ramp
+from surgeon_passes.values import Ramp, dims
 
 from ._dims import reshape_target, same
 
@@ -153,6 +153,8 @@ def gather_whole_rows(m: Match) -> Replacement:
     if len(places) != 1:
         raise Decline("the rows lie along more than one axis")
     place = places[0]
+    if not dims.at_least(along.shape[place], 1):
+        raise Decline("there may be no rows: -1 beside a 0 would be an error")
     target = [1] * len(shape)
     target[place] = 0 if place == 0 else -1
     target[-1] = -1 if place == 0 else shape[-1]

@@ -124,7 +124,7 @@ def make_expand_static(m: Match) -> Replacement:
     own = (*[1] * max(len(dims) - m.x.rank, 0), *m.x.shape)[-len(dims) :]
     target = []
     for dim, held in zip(dims, own, strict=True):
-        if not isinstance(dim, int) and not same(dim, held) and not (isinstance(held, int) and held != 1):
+        if not isinstance(dim, int) and not same(dim, held):
             raise Decline(f"the target {m.target.value} has no constant form")
         target.append(dim if isinstance(dim, int) else 1)
     return Replacement(Target=np.array(target, np.int64))

@@ -12,7 +12,7 @@ import numpy as np
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
 from ._arrays import Floats, floats
-from ._dims import ints, same_elements
+from ._dims import ints, same_shape
 
 FLOATS = (1, 10, 11)
 """TensorProto.FLOAT, FLOAT16, DOUBLE: what ONNX Runtime has a Gemm for."""
@@ -157,7 +157,7 @@ def _restores(m: Match, outputs: int) -> bool:
     """Whether ``y`` certainly has x's dims, the last one replaced."""
     m.value("t")  # where it is computed, the verification covers how
     shape = m.x.shape
-    return shape is not None and outputs > 0 and same_elements((*shape[:-1], outputs), m.y.shape)
+    return shape is not None and outputs > 0 and same_shape((*shape[:-1], outputs), m.y.shape)
 
 
 def _feature_bias(bias: Operand | None, outputs: int, beta: float = 1) -> Floats | Operand | None:

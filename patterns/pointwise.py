@@ -66,7 +66,8 @@ def merge_clips(m: Match) -> Replacement:
         clip is monotone, so clip2(clip1(x)) = clip(x, clip2(low1), clip2(high1)); a bound that is missing gives way
 
     Declines when
-        a bound is NaN or not constant, or a low one lies above a high one (the sign of a zero bound would depend on x);
+        a bound is NaN, infinite or not constant;
+        a low bound lies above a high one (the sign of a zero bound would depend on x);
         the inner result is used elsewhere.
 
     Example
@@ -86,6 +87,8 @@ def merge_clips(m: Match) -> Replacement:
             }
     """
     low1, high1, low2, high2 = (_bound(b) for b in (m.low1, m.high1, m.low2, m.high2))
+    if any(bound is not None and np.isinf(bound) for bound in (low1, high1, low2, high2)):
+        raise Decline("a bound is infinite, and a missing one is the largest number")
     for low, high in ((low1, high1), (low2, high2)):
         if low is not None and high is not None and low > high:
             raise Decline(f"the bounds {low} and {high} are the wrong way round")

@@ -9,7 +9,7 @@ import numpy as np
 from surgeon_passes import Decline, Match, Replacement, rule
 from surgeon_passes.values import Partial, dims, static_target
 
-from ._dims import Dims, entries, ints, reshape_target, same, same_elements
+from ._dims import Dims, entries, ints, require_legal, reshape_target, same, same_shape
 
 
 @rule(
@@ -65,7 +65,7 @@ def drop_reshape(m: Match) -> Replacement:
     """A Reshape, Flatten, Squeeze or Unsqueeze to the shape that its input has goes.
 
     Algebra
-        the same elements in the same shape; with all dims but one equal and not 0, the last is equal, too
+        the same elements in the same shape
 
     Declines when
         the shapes are not certainly equal.
@@ -82,7 +82,7 @@ def drop_reshape(m: Match) -> Replacement:
                 y = Relu(x)
             }
     """
-    if not same_elements(m.x.shape, m.y.shape):
+    if not same_shape(m.x.shape, m.y.shape):
         raise Decline
     return Replacement()
 
@@ -106,6 +106,7 @@ def merge_reshapes(m: Match) -> Replacement:
 
     Declines when
         the last target is computed and a dim of it may be 0 (which would copy);
+        the first may be illegal at some size: there the original fails;
         a 0 copies a dim that is neither known nor the input's at the same place, and no -1 can stand for it;
         the intermediate is used elsewhere.
 
@@ -126,7 +127,9 @@ def merge_reshapes(m: Match) -> Replacement:
     if isinstance(m.t.value, Partial):
         if not m.y.attr("allowzero") and not all(_is_size(d) for d in m.t.value.dims()):
             raise Decline(f"a dim of the computed target {m.t.value} may be 0, which would copy")
+        require_legal(m.x, m.a)
         return Replacement(T=m.t)
+    require_legal(m.x, m.a)
     target = ints(m.t)
     if m.y.attr("allowzero") or 0 not in target:
         return Replacement(T=m.t)
@@ -174,6 +177,7 @@ def merge_into_reshape(m: Match) -> Replacement:
 
     Declines when
         more than one dim of the result can be said neither by a number nor by 0 or -1;
+        the first may be illegal at some size: there the original fails;
         both are Squeeze, or both Unsqueeze (they are one of their kind);
         the intermediate is used elsewhere.
 
@@ -194,6 +198,7 @@ def merge_into_reshape(m: Match) -> Replacement:
     if m.a.op == m.y.op != "Flatten":
         raise Decline
     m.value("inner")  # where it is computed, the verification covers how
+    require_legal(m.x, m.a)
     return Replacement(Target=reshape_target(m.x, m.y))
 
 

@@ -110,7 +110,9 @@ def make_slice_static(m: Match) -> Replacement:
             raise Decline(f"axis {axis} is cut by a negative step between places that are not known")
         starts[place] = _constant_place(starts[place], size, "start", axis)
         ends[place] = INT64_MAX if _reaches(ends[place], size) else _constant_place(ends[place], size, "end", axis)
-    return Replacement(Starts=np.array(starts, np.int64), Ends=np.array(ends, np.int64))
+    kind = m.starts.value.dtype
+    last = min(INT64_MAX, np.iinfo(kind).max)
+    return Replacement(Starts=np.array(starts, kind), Ends=np.array([min(end, last) for end in ends], kind))
 
 
 def _constant_place(place: Any, size: Any, what: str, axis: int) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._dims import ints, places, reshape_target
+from ._dims import ints, places, require_legal, reshape_target
 
 
 @rule(
@@ -45,6 +45,7 @@ def merge_squeeze_unsqueeze(m: Match) -> Replacement:
             }
     """
     gone, back = ints(m.gone), ints(m.back)
+    require_legal(m.x, m.a)
     if _axes_agree(gone, back, m.x.rank):
         return Replacement("drop")
     return Replacement("reshape", Target=reshape_target(m.x, m.y))

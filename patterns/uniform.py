@@ -9,7 +9,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._dims import Dims, same
+from ._dims import Dims, broadcasts_into, same_shape
 
 # --- zeros ---------------------------------------------------------------------------------------------------------------
 
@@ -18,6 +18,13 @@ def _given(state: Operand | None) -> Operand | None:
     """The initial state, or None where it is +0 everywhere: that is what a missing one is."""
     fill = None if state is None else state.fill
     return None if fill is not None and fill == 0 and not np.signbit(fill) else state
+
+
+def _require_state(m: Match, state: Operand) -> None:
+    """That the state is [directions, batch, hidden] at every size: where it is not, the original fails. Raises Decline."""
+    x, r = m.x.shape, m.r.shape
+    if x is None or r is None or len(x) != 3 or len(r) != 3 or not same_shape(state.shape, (r[0], x[1], r[2])):
+        raise Decline(f"'{state.name}' does not certainly have the shape of a state")
 
 
 @rule(
@@ -57,6 +64,7 @@ def drop_zero_state(m: Match) -> Replacement:
     """
     if _given(m.h) is not None:
         raise Decline
+    _require_state(m, m.h)
     return Replacement()
 
 
@@ -92,19 +100,24 @@ def drop_zero_lstm_state(m: Match) -> Replacement:
     h, c = _given(m.h), _given(m.c)
     if (h is None) == (m.h is None) and (c is None) == (m.c is None):
         raise Decline
+    for state, kept in ((m.h, h), (m.c, c)):
+        if state is not None and kept is None:
+            _require_state(m, state)
     return Replacement(H=h, C=c)
+
+
+def _require_wide(wide: Operand, y: Operand, other: Dims | None) -> None:
+    """That ``wide`` has the result's shape by itself and broadcasting ``other`` with it cannot fail. Raises Decline."""
+    if not same_shape(wide.shape, y.shape) or not broadcasts_into(other, wide.shape):
+        raise Decline(f"'{wide.name}' does not certainly have the shape of '{y.name}' by itself")
 
 
 # --- one number ----------------------------------------------------------------------------------------------------------
 
 
-def _same_shape(a: Dims | None, b: Dims | None) -> bool:
-    return a is not None and b is not None and len(a) == len(b) and all(map(same, a, b))
-
-
 @rule(
     pattern="""
-        y = Add|Sub|Mul|Div|Pow|Min|Max|And|Or|Equal|Less|LessOrEqual|Greater|GreaterOrEqual(a, b)
+        y = Add|Sub|Mul|Div|Min|Max|And|Or|Equal|Less|LessOrEqual|Greater|GreaterOrEqual(a, b)
     """,
     rewrite={
         "first": "y = @y(C, b)<@y>",
@@ -140,8 +153,7 @@ def use_scalar(m: Match) -> Replacement:
     for name, other, choice in ((m.a, m.b, "first"), (m.b, m.a, "second")):
         if isinstance(name.value, np.ndarray) or name.fill is None:
             continue
-        if not _same_shape(other.shape, m.y.shape):
-            raise Decline(f"'{other.name}' does not certainly have the shape of '{m.y.name}'")
+        _require_wide(other, m.y, name.shape)
         return Replacement(choice, C=np.array(name.fill))
     raise Decline
 
@@ -196,8 +208,7 @@ def use_one_row(m: Match) -> Replacement:
     table, place = m.w.value, int(m.i.fill)
     if not -len(table) <= place < len(table):
         raise Decline(f"index {place} lies outside '{m.w.name}'")
-    if not _same_shape(m.a.shape, m.y.shape):
-        raise Decline(f"'{m.a.name}' does not certainly have the shape of '{m.y.name}'")
+    _require_wide(m.a, m.y, m.g.shape)
     return Replacement("shared" if m.g.is_shared else "alone", Row=table[place])
 
 
@@ -235,8 +246,7 @@ def drop_neutral_mask(m: Match) -> Replacement:
     """
     if m.t.fill is None or bool(m.t.fill) != (m.y.op == "And"):
         raise Decline
-    if not _same_shape(m.x.shape, m.y.shape):
-        raise Decline(f"'{m.x.name}' does not certainly have the shape of '{m.y.name}'")
+    _require_wide(m.x, m.y, m.t.shape)
     return Replacement()
 
 
@@ -290,6 +300,5 @@ def drop_true_part_of_mask(m: Match) -> Replacement:
     """
     if m.t.fill is None or not bool(m.t.fill):
         raise Decline
-    if not _same_shape(m.a.shape, m.y.shape):
-        raise Decline(f"'{m.a.name}' does not certainly have the shape of '{m.y.name}'")
+    _require_wide(m.a, m.y, m.t.shape)
     return Replacement("shared" if m.w.is_shared or m.k.is_shared else "alone")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Max", "Min", "Sum", "Mean"}
 )
-"""Operands may change places without changing a bit. (Max and Min too: NaN wins from either side in ONNX Runtime.)"""
+"""Operands may change places without changing a bit, but for Max and Min of -0.0 and 0.0: there the order may decide.
+(NaN wins from either side in ONNX Runtime.)"""
 
 RANDOM = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}

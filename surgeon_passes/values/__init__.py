@@ -5,7 +5,7 @@ or None; ``TypeMap.type_of`` gives dtype and shape, with dims that are ints, :cl
 taught in ``handlers/``, its shapes in ``shapes/``, one small function each; importing these registers them.
 """
 
-from surgeon_passes.values import handlers, shapes
+from surgeon_passes.values import dims, handlers, shapes
 from surgeon_passes.values.dims import Dim, Shape
 from surgeon_passes.values.engine import Evaluator, ReadLog
 from surgeon_passes.values.lattice import Partial, Value
@@ -25,6 +25,7 @@ __all__ = [
     "StaleShape",
     "TypeMap",
     "Value",
+    "dims",
     "handlers",
     "shapes",
     "static_target",

@@ -14,6 +14,7 @@ from surgeon_passes.region import TensorType
 from surgeon_passes.values import symbols
 from surgeon_passes.values.symbols import INT64_MAX, INT64_MIN, Poly, TooComplex, as_poly
 
+_FEW = 64
 Dim = int | Poly | None
 Shape = tuple[Dim, ...]
 
@@ -81,7 +82,7 @@ def _trunc_ints(a: int, b: int) -> int:
 
 
 def trunc_div(a: Dim, b: Dim) -> Dim:
-    """ONNX's integer Div: toward zero. Symbolic only where the division is exact or both signs are known."""
+    """ONNX's integer Div: toward zero. Symbolic only where both signs are known, or it is exact and no division by 0."""
     if a is None or b is None or b == 0:
         return None
     if isinstance(a, int) and isinstance(b, int):
@@ -90,9 +91,17 @@ def trunc_div(a: Dim, b: Dim) -> Dim:
         exact = as_poly(a).exact_div(as_poly(b))
     except TooComplex:
         return None
-    if exact is not None:
+    if exact is not None and (at_least(b, 1) or at_least(neg(b), 1)):
         return collapse(exact)
     return floor_div(a, b) if at_least(a, 0) and at_least(b, 1) else None
+
+
+def stays_small(a: Dim) -> bool:
+    """Whether 32 bits hold ``a`` as they hold dims: few dims are added or subtracted, none multiplied with another."""
+    if not isinstance(a, Poly):
+        return a is not None and -(2**31) <= a < 2**31
+    degree = max(sum(power for _, power in monomial) for monomial, _ in a.terms)
+    return degree <= 1 and sum(abs(c) for m, c in a.terms if m) <= _FEW and abs(a.offset) < 2**20
 
 
 def trunc_mod(a: Dim, b: Dim) -> Dim:

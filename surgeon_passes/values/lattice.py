@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surgeon_passes.model import onnx_dtype
-from surgeon_passes.values.dims import Dim, collapse
+from surgeon_passes.values.dims import Dim, collapse, stays_small
 from surgeon_passes.values.symbols import Poly
 
 Array = NDArray[Any]
@@ -68,7 +68,7 @@ def is_integer(dtype: np.dtype[Any] | None) -> bool:
 def pack(elements: Array, dtype: np.dtype[Any]) -> Value:
     """A value from an object array of elements: fully known ones become an ndarray, all-unknown ones None.
 
-    An int outside ``dtype`` is unknown (the operator would have wrapped it).
+    An int outside ``dtype`` is unknown (the operator would have wrapped it), as is a polynomial that 32 bits may not hold.
     """
     flat = [_fit(e, dtype) for e in elements.ravel()]
     if all(isinstance(e, int) for e in flat):
@@ -83,7 +83,9 @@ def _fit(element: Any, dtype: np.dtype[Any]) -> Dim:
         return None
     value = collapse(element if isinstance(element, Poly) else int(element))
     if not isinstance(value, int):
-        return value
+        return (
+            value if dtype.kind == "b" or dtype.itemsize >= 8 or (dtype.itemsize == 4 and stays_small(value)) else None
+        )
     if dtype.kind == "b":
         return int(bool(value))
     info = np.iinfo(dtype)

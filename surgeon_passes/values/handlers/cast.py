@@ -46,7 +46,7 @@ def _nonzero(element: Dim) -> Dim:
 
 
 def _integer(element: Dim, to: np.dtype[Any]) -> Dim:
-    """Dims are taken to fit 32 bits; an int that does not fit would wrap: unknown."""
+    """Dims are taken to fit 32 bits (:func:`pack` says which sums of them do); an int that does not fit would wrap."""
     if isinstance(element, int) or element is None:
         return element
     if to.itemsize < 4 or (to.kind == "u" and not dims.at_least(element, 0)):

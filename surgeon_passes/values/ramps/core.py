@@ -44,7 +44,7 @@ class Ramp:
         """The one number that every element is, as a numpy scalar; None where they differ or it is symbolic."""
         if any(s != 0 for s in self.steps) or (is_integer(self.dtype) and not isinstance(self.start, int)):
             return None
-        return self.dtype.type(self.start)
+        return np.array(self.start).astype(self.dtype)[()]
 
     def counts(self) -> bool:
         """Whether the elements are 0, 1, 2 … in row-major order."""
@@ -160,10 +160,35 @@ class RampNode:
         """The result with one number everywhere."""
         return Ramp(self.shape, start, (0,) * len(self.shape), self.dtype)
 
+    def within(self, position: int, axis: int) -> bool:
+        """Whether the indices at ``position`` certainly lie inside an axis of the first operand."""
+        indices, shape = self.ramp(position), self.operand_shape(0)
+        if indices is None or shape is None or not -len(shape) <= axis < len(shape):
+            return False
+        low, high = indices.range()
+        size = shape[axis]
+        return dims.at_least(dims.add(low, size), 0) and dims.at_least(dims.sub(size, high), 1)
+
+    def operand_shape(self, position: int) -> Shape | None:
+        tensor = self.view.input(position)
+        return None if tensor is None else type_shape(self._ramps.types.type_of(tensor))
+
     def stepped(self, start: Dim, steps: Sequence[Dim]) -> Found:
         if start is None or any(s is None for s in steps):
             return None
-        return Ramp(self.shape, start, tuple(steps), self.dtype)
+        ramp = Ramp(self.shape, start, tuple(steps), self.dtype)
+        return ramp if not is_integer(self.dtype) or self.dtype.kind == "b" or self._holds(ramp) else None
+
+    def _holds(self, ramp: Ramp) -> bool:
+        """Whether no element leaves the integer type: what does would have wrapped."""
+        info = np.iinfo(self.dtype)
+        ends = ramp.range()
+        if self.dtype.itemsize >= 8:
+            return all(not isinstance(e, int) or info.min <= e <= info.max for e in ends)
+        fit = (
+            info.min <= e <= info.max if isinstance(e, int) else info.bits == 32 and dims.stays_small(e) for e in ends
+        )
+        return all(fit)
 
     def spread(self, ramp: Ramp) -> list[Dim]:
         """Its steps along the axes of the result: 0 where the operand is broadcast.

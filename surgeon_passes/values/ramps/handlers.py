@@ -99,11 +99,15 @@ def _transpose(n: RampNode) -> Found:
     return n.stepped(ramp.start, [ramp.steps[p] for p in perm])
 
 
-@handles("Slice", "Gather", "GatherElements", "GatherND")
+@handles("Slice", "Gather", "GatherElements")
 def _picked(n: RampNode) -> Found:
-    """Whatever is picked out of one number is that number."""
+    """Whatever is picked out of one number is that number; an index outside must stay the error that it is."""
     ramp = n.ramp(0)
-    return None if ramp is None or any(s != 0 for s in ramp.steps) else n.filled(ramp.start)
+    if ramp is None or any(s != 0 for s in ramp.steps):
+        return None
+    if n.op != "Slice" and not n.within(1, int(n.view.attr("axis", 0))):
+        return None
+    return n.stepped(ramp.start, [0] * len(n.shape))
 
 
 @handles("Concat")
