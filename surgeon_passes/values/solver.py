@@ -28,6 +28,7 @@ from surgeon_passes.values.inference import node_types
 from surgeon_passes.values.lattice import MAX_ELEMENTS, Value
 from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.operands import Operands, Unknown
+from surgeon_passes.values.required import Readers
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Solver:
         self.hints = hints
         self.names = names
         self.strict = strict
+        self.readers = Readers(index, self._view)
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
         self._waiting: set[tuple[str, int]] = set()
