@@ -44,7 +44,8 @@ def model(text: str, opset: int = 17, ir: int = 8, **constants: Any) -> onnx.Mod
 
 def _name_nodes(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
     for node in graph.node:
-        node.name = names.get(node.name, node.name)
+        if node.name in names:
+            node.name = names[node.name]
         for attribute in node.attribute:
             for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 _name_nodes(body, names)

@@ -15,6 +15,7 @@ from surgeon_passes.model import numpy_dtype
 from surgeon_passes.passes.base import Pass, parse_bytes
 from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
+from surgeon_passes.passes.invariants import read_loop_invariants
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
@@ -53,7 +54,8 @@ class Fold(Pass):
         if folder.by_handlers():
             remove_dead(state)
             changed = True
-        return inline_known_ifs(state) or changed
+        changed = inline_known_ifs(state) or changed
+        return read_loop_invariants(state) or changed
 
 
 class _Folder:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_graphsurgeon as gs
 from onnx import TensorProto
 
+from surgeon_passes.errors import ContradictionError
+from surgeon_passes.ops import NodeView
+from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import dims
 from surgeon_passes.values.bodies import BodySolver, Budget, captures
 from surgeon_passes.values.dims import Dim, Shape, type_shape
 from surgeon_passes.values.lattice import Value, elements_of, is_integer, object_array, pack
 from surgeon_passes.values.operands import Operands, Unknown
-from surgeon_passes.values.solver import Solver
+from surgeon_passes.values.solver import FAILURES, Missing, Solver
 
 MAX_TURNS = 64
 MAX_ROUNDS = 8
@@ -200,3 +203,31 @@ def trips(loop: Loop, goes_on: bool) -> Dim:
     limit = loop.n.dims(0)[0]
     entered = loop.enters()
     return dims.maximum(limit, 0) if entered else 0
+
+
+def carried_types(solver: Solver) -> Iterator[tuple[gs.Tensor, TensorType]]:
+    """(input of a Loop's body, its type in every turn), outer loops first: the caller states each before it goes on."""
+    for scope in solver.index.scopes:
+        for node in solver.index.scope_nodes(scope):
+            if node.op != "Loop" or node.domain not in (None, "", "ai.onnx"):
+                continue
+            body, held = node.attrs.get("body"), _settled(solver, node)
+            if held is None or not isinstance(body, gs.Graph):
+                continue
+            number, condition, *states = body.inputs
+            yield number, TensorType(TensorProto.INT64, ())
+            yield condition, TensorType(TensorProto.BOOL, ())
+            yield from zip(states, held.carried.types, strict=True)
+
+
+def _settled(solver: Solver, node: gs.Node) -> Invariant | None:
+    """What holds in every turn, once everything around the loop that it needs is evaluated; None where unknown."""
+    try:
+        view = NodeView(node, solver.index.opset(node))
+        while True:
+            try:
+                return invariant(Loop(Operands(view, solver)))
+            except Missing as missing:
+                solver.finish(missing)
+    except (Unknown, CallerAttribute, ContradictionError, *FAILURES):
+        return None

@@ -16,6 +16,7 @@ from surgeon_passes.region import TensorType, Types
 from surgeon_passes.values.declared import declared_type, without_dims
 from surgeon_passes.values.dims import Dim, Shape, show, type_shape
 from surgeon_passes.values.inference import model_types
+from surgeon_passes.values.loops import carried_types
 from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.solver import Solver
 from surgeon_passes.values.symbols import Poly
@@ -50,6 +51,8 @@ class TypeMap:
         self.names = SizeNames(graph)
         seeds = model_types(self.index, extras, self.names)
         self.solver = Solver(self.index, seeds, ranks, self.names, strict)
+        for tensor, entry in carried_types(self.solver):
+            self.solver.set_type(tensor, entry)
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         """dtype, shape (ints, polynomials, None) and kind. Raises ContradictionError where onnx and the shape functions

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import AttributeProto
 
 import surgeon_passes as sp
+from benchmarks.entries import Entry, Feeds, feeds
+from surgeon_passes.report.dynamic import count_file
+from surgeon_passes.runtime import RuntimeFailure, Session
 
 FEEDERS = ("Conv", "ConvTranspose", "Gemm")
 """operators that take in a BatchNormalization behind them"""
@@ -112,3 +116,59 @@ def norms_behind(model: onnx.ModelProto, feeders: tuple[str, ...] = FEEDERS) -> 
         norms = (n for n in graph.node if n.op_type == "BatchNormalization")
         found += [n.name or n.output[0] for n in norms if made_by.get(n.input[0]) in feeders]
     return found
+
+
+def assert_as_lean(result: sp.Result, entry: Entry) -> None:
+    """With fixed shapes: no more nodes than the leanest peer leaves, and nothing that computes sizes but what data decide."""
+    assert result.after.nodes <= entry["nodes"].get("static", result.after.nodes), result.report()
+    counts = count_file(result.proto)
+    left = {d.op for d in result.dynamic.data_dependent}
+    if not left:
+        assert counts.shape_nodes == 0 and not counts.computed, result.report()
+    assert set(counts.computed) <= left | {s.op for s in result.dynamic.shape_dependent}
+    assert not any("of input" in s.reason for s in result.dynamic.shape_dependent), result.report()
+
+
+def assert_equal_at_more_sizes(path: Path, result: sp.Result, entry: Entry) -> None:
+    """At three sizes, batch 1 among them: equal to the original; where that fails, the result fails, too."""
+    compared = 0
+    for sizes in _sizes(entry):
+        given = feeds({**entry, "static_inputs": sizes}, seed=7)
+        want, got = _outcome(onnx.load(path), given), _outcome(result.proto, given)
+        assert (want is None) == (got is None), f"at {sizes} only one of them runs"
+        if want is None or got is None:
+            continue
+        compared += 1
+        for name, value in want.items():
+            _assert_close(value, got[name], f"{name} at {sizes}")
+    assert compared
+
+
+def _sizes(entry: Entry) -> list[dict[str, list[int]]]:
+    """The shapes of the entry, its second ones, and the latter with 1 for the first open dim (usually the batch)."""
+    first = entry["static_inputs"]
+    second = entry.get("alt_static_inputs", first)
+    opened = [d for given in entry["inputs"] for d in given["shape"] or [] if isinstance(d, str)]
+    batch = opened[0] if opened else None
+    places = {i["name"]: i["shape"] or [] for i in entry["inputs"]}
+    one = {
+        name: [1 if batch is not None and places[name][k : k + 1] == [batch] else d for k, d in enumerate(dims)]
+        for name, dims in second.items()
+    }
+    return [first, second, one]
+
+
+def _outcome(model: onnx.ModelProto, given: Feeds) -> dict[str, Any] | None:
+    try:
+        return Session(model).run(given)
+    except RuntimeFailure:
+        return None
+
+
+def _assert_close(want: Any, got: Any, where: str) -> None:
+    """Numbers within 1e-4 of the output's scale; NaN and infinities in the same places."""
+    if not isinstance(want, np.ndarray) or not np.issubdtype(want.dtype, np.floating):
+        assert np.array_equal(np.asarray(want, object), np.asarray(got, object)), where
+        return
+    scale = float(np.abs(want[np.isfinite(want)]).max(initial=1e-6))
+    np.testing.assert_allclose(got, want, atol=1e-4 * scale, rtol=0, equal_nan=True, err_msg=where)

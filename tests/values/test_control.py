@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+import surgeon_passes as sp
 from surgeon_passes.values import Evaluator, Partial
 from surgeon_passes.values.bodies import MAX_TASKS, BodySolver
 from surgeon_passes.values.loops import MAX_TURNS
@@ -231,7 +232,7 @@ def test_too_many_turns_are_not_run():
 
 def test_work_is_bounded_over_nested_loops():
     depth = "a2 = Add(a, one)"
-    for level in range(4):
+    for level in range(2):
         depth = (f"q{level} = Loop(m, t, a) <body = b{level} (int64 i{level}, bool c{level}, int64 a) => (d{level}, a2) "
                  f"{{ d{level} = Identity(c{level}) {depth} }}> a2 = Identity(q{level})")  # fmt: skip
     proto = loop({"a": ("int64", "k0")}, f"c2 = Identity(c) {depth}", m=np.array(50), t=TRUE, k0=ZERO, one=ONE)
@@ -247,7 +248,7 @@ def test_work_is_bounded_over_nested_loops():
         assert evaluator(proto).value("a_out") is None
     finally:
         BodySolver._run = original
-    assert 0 < len(counted) <= 5 * 4 * (MAX_TASKS + 1)  # five Loops; values and types; by turns and by induction
+    assert 0 < len(counted) <= 3 * 4 * (MAX_TASKS + 1)  # three Loops; values and types; by turns and by induction
 
 
 def test_a_body_keeps_unknown_what_it_cannot_tell():
@@ -273,6 +274,20 @@ def test_a_broken_body_is_unknown_not_an_error():
     proto = loop({"a": ("int64[2]", "k0")}, "c2 = Identity(c) a2 = Gather(a, nine)", m=THREE, t=TRUE,
                  k0=np.array([1, 2]), nine=np.array([9]))  # fmt: skip
     assert evaluator(proto, strict=False).value("a_out") is None
+
+
+def test_what_a_loop_and_an_if_compute_folds_and_is_verified():
+    """A Reshape target that both make: the check runs them in ONNX Runtime."""
+    proto = model("(float[N,4] x) => (float[P,Q] y) { s = Shape(x) w = Loop(m, t, s) <"
+                  "body = b (int64 i, bool c, int64[2] v) => (c2, v2) { c2 = Identity(c) v2 = Mul(v, two) }> "
+                  "u = If(t) <then_branch = a () => (p) { p = Div(w, k) }, else_branch = d () => (q) { q = Neg(w) }> "
+                  "f = Exp(x) y = Reshape(f, u) }",
+                  m=TWO, t=TRUE, two=np.array([1, 2]), k=np.array([1, 4]))  # fmt: skip
+    result = sp.optimize(proto)
+    assert [n.op_type for n in result.proto.graph.node] == ["Exp"]
+    assert {d.verdict for d in result.applied} == {"verified"}
+    (found,), (expected,) = run(result.proto, {"x": x_of(3, 4)}), run(proto, {"x": x_of(3, 4)})
+    assert_same(found, expected)
 
 
 # --- random loops --------------------------------------------------------------------------------------------------------
@@ -327,7 +342,7 @@ def random_loops(draw):
 def test_random_loops_hold_at_every_size():
     known = []
 
-    @settings(max_examples=250, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
     @given(random_loops())
     def example(proto):
         ev = evaluator(proto)

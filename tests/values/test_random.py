@@ -41,7 +41,7 @@ class Builder:
         return self.random.choice(self.vectors)
 
     def step(self):
-        kind = self.random.randrange(7)
+        kind = self.random.randrange(12)
         if kind < 3:
             made = self.add(self.random.choice(BINARY), [self.vector(), self.vector()])
         elif kind == 3:
@@ -56,9 +56,35 @@ class Builder:
             head = self.add("Slice", [self.vector(), self.constant([0]), self.constant([cut])])
             tail = self.add("Slice", [self.vector(), self.constant([cut]), self.constant([2**63 - 1])])
             made = self.add("Concat", [tail, head], axis=0)
-        else:
+        elif kind == 6:
             made = self.add(self.random.choice(["Neg", "Abs", "Sign"]), [self.vector()])
+        else:
+            made = self.rearranged(kind)
         self.vectors.append(made)
+
+    def rearranged(self, kind):
+        """Operators that put elements elsewhere, or reduce them; four elements again in the end."""
+        source = self.vector()
+        if kind == 7:
+            places = self.constant(self.random.sample([0, 1, 2, 3], 2))
+            values = self.add("Gather", [self.vector(), self.constant([0, 3])])
+            reduction = self.random.choice(["none", "add", "mul", "max", "min"])
+            return self.add("ScatterElements", [source, places, values], reduction=reduction)
+        if kind == 8:
+            op = self.random.choice(["ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin"])
+            return self.add("Expand", [self.add(op, [source]), self.constant([4])])
+        if kind == 9:
+            square = self.add("Reshape", [source, self.constant([2, 2])])
+            turned = self.add("Transpose", [square])
+            return self.add("Reshape", [turned, self.constant([-1])])
+        if kind == 10:
+            long = self.add("Tile", [source, self.constant([2])])
+            return self.add(
+                "Slice", [long, self.constant([6]), self.constant([-6]), self.constant([0]), self.constant([-1])]
+            )
+        padded = self.add("Pad", [source, self.constant([2, 1])])
+        keep = self.add("Cast", [self.constant([0, 1, 0, 1, 1, 1, 0])], to=9)
+        return self.add("Compress", [padded, keep], axis=0)
 
     def model(self):
         x = helper.make_tensor_value_info("x", 1, ["N", 3, "H", "W"])

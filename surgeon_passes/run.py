@@ -1,0 +1,290 @@
+"""One run of a pipeline: fixpoint, invariants after every pass, the end check, the search for a rewrite that fails it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.decisions import Decision
+from surgeon_passes.dynamics import find_dynamic
+from surgeon_passes.model import Model, export_model, import_model
+from surgeon_passes.model.importer import import_function
+from surgeon_passes.model.outputs import refine_outputs
+from surgeon_passes.passes import Pass, Specialize
+from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
+from surgeon_passes.report.counts import count
+from surgeon_passes.result import Result
+from surgeon_passes.rules.registry import Registry
+from surgeon_passes.selection import Only
+from surgeon_passes.values.dims import never_equal
+
+if TYPE_CHECKING:
+    from surgeon_passes.pipeline import Pipeline
+
+MAX_GUILTY = 8
+"""Rewrites that the end check may find guilty, one by one, before it gives up."""
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What a run leaves out, keeps, and is confined to."""
+
+    skip: frozenset[str] = frozenset()
+    keep: tuple[str, ...] = ()
+    only: Only | str | None = None
+
+
+@dataclass(eq=False)
+class _Outcome:
+    state: State
+    iterations: int
+    converged: bool
+    final: onnx.ModelProto
+
+
+class Run:
+    """One run, repeated with single rewrites banned where the end check fails."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        model: Model,
+        verify: Verify,
+        registry: Registry,
+        observers: tuple[Observer, ...],
+        progress: Progress | None,
+        switches: Switches,
+    ) -> None:
+        self.pipeline = pipeline
+        self.switches = switches
+        self.verify = verify
+        self.registry = registry
+        self.observers = observers
+        self.progress = progress
+        self.source = model.source
+        self.folder = model.folder
+        self.external = model.external
+        self.model: Model | None = model
+        self.before = count(model.graph)
+        self.original = model.proto if model.proto is not None else export_model(model)
+
+    def result(self) -> Result:
+        began = time.perf_counter()
+        outcome = self.once(self.observers)
+        check = self.end_check(outcome)
+        guilty: list[tuple[Decision, Any]] = []
+        while check is not None and check.status == "different" and len(guilty) < MAX_GUILTY:
+            found = self.find_guilty(outcome, [d for d, _ in guilty])
+            if found is None:
+                break
+            guilty.append((found, check))
+            outcome = self.once((), banned=[d for d, _ in guilty])
+            check = self.end_check(outcome)
+        for decision, why in guilty:
+            decision.status, decision.verdict = "undone", "refuted"
+            decision.reason = f"the end check failed with it: {why.reason}"
+            outcome.state.decisions.append(decision)
+        return Result(
+            model=outcome.state.model,
+            proto=outcome.final,
+            decisions=outcome.state.decisions,
+            notes=outcome.state.notes,
+            before=self.before,
+            after=count(outcome.state.graph),
+            iterations=outcome.iterations,
+            converged=outcome.converged,
+            check=check,
+            verify=self.verify,
+            seconds=time.perf_counter() - began,
+            source=self.source,
+            original=self.original,
+            folder=self.folder,
+            external=self.external,
+            shapes=self.shapes,
+            dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
+        )
+
+    @property
+    def shapes(self) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for step in self.pipeline.passes:
+            if isinstance(step, Specialize):
+                found.update(step.shapes)
+        return found
+
+    # --- one run -----------------------------------------------------------------------------------------------------
+
+    def fresh(self) -> Model:
+        """The input model, imported anew after the first run has changed it."""
+        if self.model is not None:
+            model, self.model = self.model, None
+            return model
+        assert self.original is not None
+        model = import_model(self.original, self.source, self.folder)
+        return model
+
+    def once(
+        self, observers: tuple[Observer, ...], banned: Sequence[Decision] = (), limit: int | None = None
+    ) -> _Outcome:
+        state = State(
+            self.fresh(),
+            self.registry,
+            self.verify,
+            self.original,
+            observers=observers,
+            progress=self.progress,
+            banned={(d.rule, d.graph, d.root) for d in banned},
+            edit_limit=limit,
+            keep=self.switches.keep,
+            only=self.switches.only,
+            skip=self.switches.skip,
+        )
+        self.attach_checker(state)
+        for step in (p for p in self.pipeline.passes if p.once):
+            self.step(step, state)
+        iterations, converged = self.fixpoint(state)
+        state.index.sync()
+        state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
+        types = state.types.declarable
+        state.notes += refine_outputs(state.graph, types.type_of, never_equal)
+        return _Outcome(state, iterations, converged, export_model(state.model, types))
+
+    def fixpoint(self, state: State) -> tuple[int, bool]:
+        steps = [p for p in self.pipeline.passes if not p.once]
+        for iteration in range(1, self.pipeline.max_iterations + 1):
+            changed = [self.step(step, state) for step in steps]
+            if not any(changed):
+                return iteration, True
+            state.rebuild()
+        return self.pipeline.max_iterations, not steps
+
+    def step(self, step: Pass, state: State) -> bool:
+        state.report_progress(step.name, 0, 1)
+        held = _interface(state.graph)
+        changed = step.run(state)
+        now = _interface(state.graph)
+        if step.once:
+            held, now = _without_dims(held), _without_dims(now)
+        if held != now:
+            raise InvariantError(f"pass {step.name} changed the model's interface from {held} to {now}: this is a bug")
+        state.report_progress(step.name, 1, 1)
+        return changed
+
+    def attach_checker(self, state: State) -> None:
+        if self.verify.mode == "off":
+            return
+        from surgeon_passes.verify import Activations, check
+
+        feeds = self.feeds() if self.verify.data is not None else None
+        assert self.original is not None
+        held = Activations((self.original, self.folder), feeds, self.sizes() or None, self.verify.seed)
+
+        def run(regions: Sequence[Any]) -> list[Any]:
+            return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
+
+        state.check = run
+
+    # --- the end check -----------------------------------------------------------------------------------------------
+
+    def sizes(self) -> dict[str, list[int]]:
+        """Full shapes that were asked for, by input: the end check runs at them."""
+        found = {}
+        for name, wanted in self.shapes.items():
+            if not isinstance(wanted, Mapping):
+                found[name] = list(wanted)
+        return found
+
+    def feeds(self) -> list[dict[str, Any]]:
+        from surgeon_passes.verify import generate_feeds, load_data
+
+        assert self.original is not None
+        if self.verify.data is not None:
+            return load_data(self.verify.data, (self.original, self.folder))
+        return generate_feeds((self.specialized(), self.folder), None, self.verify.seed)
+
+    def specialized(self) -> onnx.ModelProto:
+        """The original with the inputs' dims as the result has them, so that feeds fit both."""
+        assert self.original is not None
+        if not self.shapes:
+            return self.original
+        model = import_model(self.original, self.source, self.folder)
+        state = State(model, Registry(), replace(self.verify, mode="off"))
+        Specialize(self.shapes).run(state)
+        return export_model(model)
+
+    def end_check(self, outcome: _Outcome) -> Any:
+        if self.verify.mode == "off" or not self.verify.end_check:
+            return None
+        from surgeon_passes.runtime import RuntimeFailure
+        from surgeon_passes.verify import EndCheck, end_check
+
+        assert self.original is not None
+        self.report("end check")
+        try:
+            feeds = self.feeds()
+        except RuntimeFailure as failure:
+            return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
+        original = (self.original, self.folder)
+        return end_check(original, (_runnable(outcome), self.folder), feeds, self.verify.tolerances)
+
+    def report(self, what: str) -> None:
+        if self.progress is not None:
+            self.progress(what, 0, 1)
+
+    def find_guilty(self, outcome: _Outcome, banned: list[Decision]) -> Decision | None:
+        """The rewrite with which the end check begins to fail: the run is repeated up to its n-th edit, n by bisection."""
+        low, high = 0, len(outcome.state.made)
+        if high == 0:
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            trial = self.once((), banned, limit=middle)
+            check = self.end_check(trial)
+            if check is not None and check.status == "different":
+                high = middle
+            else:
+                low = middle + 1
+        if low == 0:
+            return None
+        made = self.once((), banned, limit=low).state.made
+        return made[low - 1] if len(made) >= low else None
+
+
+def _with_references(state: State) -> gs.Graph:
+    """The graph whose functions checks may call: the model's own, and bodies of custom operators that rules emit."""
+    if not state.references:
+        return state.graph
+    graph = gs.Graph(opset=state.graph.opset, import_domains=state.graph.import_domains)
+    graph.ir_version = max(8, state.graph.ir_version or 0)
+    graph.functions = [*state.graph.functions, *map(import_function, state.references.values())]
+    return graph
+
+
+def _runnable(outcome: _Outcome) -> onnx.ModelProto:
+    """The result with the bodies of custom operators that rules emitted, so that ONNX Runtime can run it."""
+    if not outcome.state.references:
+        return outcome.final
+    proto = onnx.ModelProto()
+    proto.CopyFrom(outcome.final)
+    proto.functions.extend(outcome.state.references.values())
+    proto.ir_version = max(8, proto.ir_version)
+    return proto
+
+
+def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:
+    """(side, name, dtype, dims) of every input and output."""
+    sides = (("input", graph.inputs), ("output", graph.outputs))
+    return [
+        (side, str(t.name), str(t.dtype), tuple(t.shape) if t.shape is not None else None)
+        for side, tensors in sides
+        for t in tensors
+    ]
+
+
+def _without_dims(interface: list[tuple[str, str, str, Any]]) -> list[tuple[str, str, str, Any]]:
+    return [(side, name, dtype, None if dims is None else len(dims)) for side, name, dtype, dims in interface]
