@@ -23,12 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, reduce
+from typing import Any
 
+import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex, Scope, subgraphs
 from surgeon_passes.ops import NodeView
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import ELEMENTWISE
+from surgeon_passes.values.lattice import Value
 
 Ranks = Mapping[int, int]
 """Ranks that are possible, each with the number of operators between that move dims."""
@@ -53,19 +57,30 @@ _ALL_NEEDED = frozenset({"Add", "Sub", "MatMul", "Concat"})
 class Readers:
     """What the readers of a tensor require of its rank, over one state of a model; every answer is kept.
 
-    ``view`` reads a node, and gives None where it cannot be read.
+    ``view`` reads a node, ``constant`` a tensor that is constant by itself; either gives None for what it cannot read.
     """
 
-    def __init__(self, index: GraphIndex, view: Callable[[gs.Node], NodeView | None]) -> None:
+    def __init__(
+        self,
+        index: GraphIndex,
+        view: Callable[[gs.Node], NodeView | None],
+        constant: Callable[[gs.Tensor], Value],
+    ) -> None:
         self.index = index
         self._view = view
+        self._constant = constant
         self._found: dict[tuple[int, int], tuple[gs.Tensor, Ranks | None]] = {}
+        self.told: dict[int, gs.Tensor] = {}
+        """tensors whose rank was told, by id"""
 
     def rank_of(self, tensor: gs.Tensor, possible: Collection[int]) -> int | None:
         """The one of the ``possible`` ranks that ``tensor`` has in every run that does not fail; None where not known."""
         required = self.required_ranks(tensor)
         left = [rank for rank in possible if required is not None and rank in required]
-        return left[0] if required is not None and len(left) == 1 and required[left[0]] <= 1 else None
+        if required is None or len(left) != 1 or required[left[0]] > 1:
+            return None
+        self.told[id(tensor)] = tensor
+        return left[0]
 
     def required_ranks(self, tensor: gs.Tensor) -> Ranks | None:
         """The ranks on which no reader of ``tensor`` fails; None where nothing requires one."""
@@ -150,10 +165,10 @@ class Readers:
         if view.op == "Transpose" or _is_unary(view):
             return 0
         axes = view.input(1)
-        if view.op not in _MOVERS or not isinstance(axes, gs.Constant) or self.index.is_graph_input(axes):
+        found = None if axes is None or view.op not in _MOVERS else self._constant(axes)
+        if not isinstance(found, np.ndarray):
             return None
-        count = int(axes.shape[0]) if len(axes.shape) == 1 else 1
-        return count if view.op == "Unsqueeze" else -count
+        return found.size if view.op == "Unsqueeze" else _squeezed(found)
 
     # --- what must be computed -------------------------------------------------------------------------------------------
 
@@ -205,6 +220,12 @@ def _is_unary(view: NodeView) -> bool:
     return view.op in ELEMENTWISE and sum(t is not None for t in view.inputs) == 1
 
 
+def _squeezed(axes: np.ndarray[Any, Any]) -> int | None:
+    """Minus the number of dims that a Squeeze takes away: an axis that is named twice goes once."""
+    distinct = set(axes.ravel().tolist())
+    return -len(distinct) if all(a >= 0 for a in distinct) or all(a < 0 for a in distinct) else None
+
+
 def _needed_operands(view: NodeView) -> list[gs.Tensor]:
     if view.op in _FIRST_NEEDED or _is_unary(view):
         return [t for t in view.inputs[:1] if t is not None]
@@ -232,3 +253,37 @@ def _shifted(behind: Ranks | None, shift: int, moves: bool) -> Ranks | None:
     if behind is None:
         return None
     return {rank - shift: moved + moves for rank, moved in behind.items() if rank >= shift}
+
+
+class Behind:
+    """Everything that is computed from ``origins`` (by id; more may come), themselves included."""
+
+    def __init__(self, index: GraphIndex, origins: Mapping[int, gs.Tensor]) -> None:
+        self.index = index
+        self._origins = origins
+        self._covered: dict[int, gs.Tensor] = {}
+
+    def covers(self, tensor: gs.Tensor) -> bool:
+        todo = [origin for key, origin in self._origins.items() if key not in self._covered]
+        while todo:
+            current = todo.pop()
+            if current.name and id(current) not in self._covered:
+                self._covered[id(current)] = current
+                for reader in self.index.consumers(current):
+                    todo += self._results(reader)
+        return id(tensor) in self._covered
+
+    def _results(self, reader: gs.Node) -> Iterator[gs.Tensor]:
+        """What the reader gives, and hands to its bodies; what the nodes around it give, one of whose bodies it is in."""
+        for _, body in subgraphs(reader):
+            yield from body.inputs
+        function = self._functions.get((domain_of(reader.domain), reader.op))
+        yield from () if function is None else function.inputs
+        node: gs.Node | None = reader
+        while node is not None:
+            yield from node.outputs
+            node = self.index.scope(node).owner
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, str], gs.Function]:
+        return {(domain_of(f.domain), f.name): f for f in self.index.graph.functions}

@@ -61,7 +61,7 @@ class Solver:
         self.hints = hints
         self.names = names
         self.strict = strict
-        self.readers = Readers(index, self._view)
+        self.readers = Readers(index, self._view, self._stated_value)
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
         self._waiting: set[tuple[str, int]] = set()
@@ -185,6 +185,13 @@ class Solver:
         if array is None or (array.size <= MAX_ELEMENTS and isinstance(tensor._values, LazyValues)):
             self._values[id(tensor)] = (tensor, array)
         return array
+
+    def _stated_value(self, tensor: gs.Tensor) -> Value:
+        """The value of a constant or of what a Constant node gives; None for anything else. Never postpones."""
+        if isinstance(tensor, gs.Constant):
+            return self._constant(tensor)
+        node = self.index.producer(tensor)
+        return next(iter(self._node_values(node)), None) if node is not None and node.op == "Constant" else None
 
     # --- values ------------------------------------------------------------------------------------------------------
 

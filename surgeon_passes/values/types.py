@@ -18,6 +18,7 @@ from surgeon_passes.values.dims import Dim, Shape, show, type_shape
 from surgeon_passes.values.inference import model_types
 from surgeon_passes.values.loops import carried_types
 from surgeon_passes.values.names import SizeNames
+from surgeon_passes.values.required import Behind
 from surgeon_passes.values.solver import Solver
 from surgeon_passes.values.symbols import Poly
 
@@ -64,7 +65,8 @@ class TypeMap:
 
     @property
     def declarable(self) -> Types:
-        """The same types as a file may state them: dims with invented names are unknown."""
+        """The same types as a file may state them: dims with invented names are unknown, and so is what follows from a
+        rank that only readers tell (a branch that never runs may be illegal at it: no runtime would load the model)."""
         return _Declarable(self)
 
     def set(self, tensor: gs.Tensor, entry: TensorType) -> None:
@@ -86,27 +88,31 @@ class TypeMap:
         Dims are ints, names of single dims, or None.
         """
         interface = {id(t) for t in self.index.graph.outputs}
+        declarable = self.declarable
         for node in self.index.nodes():
             for tensor in node.outputs:
                 if tensor.name and isinstance(tensor, gs.Variable) and id(tensor) not in interface:
-                    self._store(tensor)
+                    _store(tensor, declarable.type_of(tensor))
 
-    def _store(self, tensor: gs.Variable) -> None:
-        entry = self.type_of(tensor)
-        if entry.kind != "tensor":
-            return
-        if entry.dtype:
-            tensor.dtype = numpy_or_onnx(entry.dtype)
-        shape = type_shape(entry)
-        tensor.shape = None if shape is None else [_plain(self.names.told(d)) for d in shape]
+
+def _store(tensor: gs.Variable, entry: TensorType) -> None:
+    if entry.kind != "tensor":
+        return
+    if entry.dtype:
+        tensor.dtype = numpy_or_onnx(entry.dtype)
+    shape = type_shape(entry)
+    tensor.shape = None if shape is None else [_plain(d) for d in shape]
 
 
 class _Declarable:
     def __init__(self, types: TypeMap) -> None:
         self._types = types
+        self._told = Behind(types.index, types.solver.readers.told)
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         entry = self._types.type_of(tensor)
+        if self._told.covers(tensor):
+            entry = self._types.solver.seeds.get(id(tensor)) or TensorType(entry.dtype, None, entry.kind)
         shape = type_shape(entry)
         told = None if shape is None else tuple(self._types.names.told(d) for d in shape)
         return TensorType(entry.dtype, told, entry.kind)
