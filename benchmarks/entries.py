@@ -36,10 +36,16 @@ def packaged() -> list[Entry]:
     return list(json.loads((HERE / "packages.json").read_text()))
 
 
+def folder() -> Path:
+    """The folder that SURGEON_MODELS names."""
+    return Path(os.environ["SURGEON_MODELS"]).resolve()
+
+
 def exported() -> list[Entry]:
     """Entries of the folder that SURGEON_MODELS names; none where it is not set."""
-    folder = os.environ.get("SURGEON_MODELS")
-    return list(json.loads((Path(folder) / "manifest.json").read_text())) if folder else []
+    if not os.environ.get("SURGEON_MODELS"):
+        return []
+    return list(json.loads((folder() / "manifest.json").read_text()))
 
 
 def feeds(entry: Entry, seed: int = 0, alt: bool = False) -> Feeds:

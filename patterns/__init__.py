@@ -17,6 +17,7 @@ FAMILIES = (
     "broadcast",
     "resize",
     "uniform",
+    "counting",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now

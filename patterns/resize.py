@@ -134,3 +134,43 @@ def _exact(above: int, below: int) -> float | None:
         return None
     scale = float(np.float32(above / below))
     return scale if scale * below == above else None
+
+
+@rule(
+    pattern="y = Resize(x, roi?, scales: const)",
+    rewrite="y = Resize(x, roi, scales, Sizes)<@y>",
+    exactness="exact",
+    sets=("npu",),
+    opset=(11, None),
+    tag="sized",
+)
+def state_resize_sizes(m: Match) -> Replacement:
+    """A Resize by constant scales states its sizes instead: some compilers take nothing else. Off unless asked for.
+
+    Algebra
+        where size / dim is the scale in single precision, it is what ONNX Runtime computes from the size
+
+    Declines when
+        a dim of the input is not known, or a scale is not such a quotient;
+        a region of interest is cropped.
+
+    Example
+        before:
+            g (float[1,1,4,3] x) => (float[1,1,8,6] y) {
+                scales = Constant<value = float[4] {1.0, 1.0, 2.0, 2.0}>()
+                y = Resize(x, , scales)
+            }
+        after:
+            g (float[1,1,4,3] x) => (float[1,1,8,6] y) {
+                sizes = Constant<value = int64[4] {1, 1, 8, 6}>()
+                y = Resize(x, , , sizes)
+            }
+    """
+    held = _sized(m)
+    if not _given(m.scales) or not all(isinstance(dim, int) and dim > 0 for dim in held):
+        raise Decline(f"the size of '{m.x.name}' is not known")
+    scales = np.asarray(m.scales.value, np.float32)
+    sizes = np.floor(scales.astype(np.float64) * held).astype(np.int64)
+    if (sizes < 1).any() or ((sizes / held).astype(np.float32) != scales).any():
+        raise Decline("a scale is no quotient of the sizes that it gives")
+    return Replacement(scales=None, Sizes=sizes)

@@ -41,8 +41,7 @@ def groups(source: Any) -> list[Group]:
 
 def find_groups(index: GraphIndex) -> list[tuple[Group, list[gs.Node]]]:
     """Every group with its nodes, Constants among them."""
-    main = index.scopes[0]
-    order = index.ordered(main)
+    _, order = next(index.ordered())  # the main graph is the first scope
     reads = {id(n): list(_reads(index, n)) for n in order}
     found = []
     members = _modules(order)

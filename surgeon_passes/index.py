@@ -174,9 +174,11 @@ class GraphIndex:
         """Live nodes of one scope in graph order."""
         return [r.node for r in self._sorted_members(scope)]
 
-    def ordered(self, scope: Scope) -> list[gs.Node]:
-        """Live nodes of one scope, each after what it reads; in graph order where that is legal."""
-        return self._sorted(self._sorted_members(scope), self._captures())
+    def ordered(self) -> Iterator[tuple[Scope, list[gs.Node]]]:
+        """Each scope with its live nodes, each node after what it reads; in graph order where that is legal."""
+        captured = self._captures()
+        for scope in self.scopes:
+            yield scope, self._sorted(self._sorted_members(scope), captured)
 
     def is_live(self, node: gs.Node) -> bool:
         record = self._records.get(id(node))

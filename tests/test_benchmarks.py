@@ -10,6 +10,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from benchmarks.entries import Wheels, packaged
+
 ROOT = Path(__file__).parent.parent
 GROWTH = ROOT / "benchmarks" / "growth.py"
 
@@ -50,3 +52,20 @@ def test_the_chain_is_a_model(shuffled: bool, monkeypatch: pytest.MonkeyPatch) -
     assert (model.graph.node[0].name != "conv_0") == shuffled
     if not shuffled:
         onnx.checker.check_model(model, full_check=True)
+
+
+def test_shapes_reports_both_kinds_of_dims(wheels: Wheels) -> None:
+    entry = next(e for e in packaged() if e["name"] == "magika_v3_3")
+    wheels.read(entry["package"], entry["path"])
+    command = [sys.executable, "-m", "benchmarks.shapes", entry["name"], "--verify", "off"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, cwd=ROOT)
+    (row,) = json.loads(done.stdout)
+    assert row["before"] == entry["nodes"]["before"]
+    for kind in ("dynamic", "static"):
+        assert row[kind]["peer"] == entry["nodes"][kind] and row[kind]["nodes"] <= entry["nodes"][kind]
+        assert (row[kind]["sizes"], row[kind]["args"]) == (0, 0)
+    header, line, last = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.splitlines()
+    assert header.split()[:3] == ["model", "before", "dynamic"] and line.split()[0] == entry["name"]
+    assert last.startswith("1 models")

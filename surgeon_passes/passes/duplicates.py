@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.index import Scope, subgraphs
+from surgeon_passes.index import subgraphs
 from surgeon_passes.model.keys import Key, Keys
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import CONTROL_FLOW, QUANTIZATION
@@ -37,17 +37,17 @@ class Duplicates(Pass):
 
     def run(self, state: State) -> bool:
         edits: list[Edit] = []
-        for scope in state.index.scopes:
-            edits += _merge(state, scope)
+        for _, nodes in list(state.index.ordered()):
+            edits += _merge(state, nodes)
         if not edits or not settle(state, edits):
             return False
         remove_dead(state)
         return True
 
 
-def _merge(state: State, scope: Scope) -> list[Edit]:
+def _merge(state: State, nodes: list[gs.Node]) -> list[Edit]:
     edits = []
-    for group in _groups(state, scope):
+    for group in _groups(state, nodes):
         kept = next((n for n in group if any(state.index.is_output(t) for t in n.outputs)), group[0])
         for node in group:
             if node is kept or any(state.index.is_output(t) for t in node.outputs):
@@ -59,11 +59,12 @@ def _merge(state: State, scope: Scope) -> list[Edit]:
     return edits
 
 
-def _groups(state: State, scope: Scope) -> list[list[gs.Node]]:
+def _groups(state: State, nodes: list[gs.Node]) -> list[list[gs.Node]]:
     """Nodes that compute the same, in order: operands are compared by number, so that equal chains meet whole."""
     keys = Keys()
     numbers: dict[Key, list[gs.Node]] = {}
     same_as: dict[int, gs.Tensor] = {}
+    functions = {(domain_of(f.domain), f.name) for f in state.graph.functions}
 
     def operand(tensor: gs.Tensor) -> Key:
         if not tensor.name:
@@ -76,8 +77,8 @@ def _groups(state: State, scope: Scope) -> list[list[gs.Node]]:
             return ("constant", *keys.constant(tensor))
         return (id(same_as.get(id(tensor), tensor)),)
 
-    for node in state.index.ordered(scope):
-        if not _may_merge(state, scope, node):
+    for node in nodes:
+        if not _may_merge(state, node, functions):
             continue
         key = (
             domain_of(node.domain),
@@ -92,10 +93,10 @@ def _groups(state: State, scope: Scope) -> list[list[gs.Node]]:
     return [group for group in numbers.values() if len(group) > 1]
 
 
-def _may_merge(state: State, scope: Scope, node: gs.Node) -> bool:
+def _may_merge(state: State, node: gs.Node, functions: set[tuple[str, str]]) -> bool:
     if domain_of(node.domain) not in ("", "ai.onnx.ml") or not node.outputs or node.op == "Constant":
         return False
-    if any(f.name == node.op and domain_of(f.domain) == domain_of(node.domain) for f in state.graph.functions):
+    if (domain_of(node.domain), node.op) in functions:
         return False
     if node.op in CONTROL_FLOW or node.op in QUANTIZATION or any(True for _ in subgraphs(node)):
         return False

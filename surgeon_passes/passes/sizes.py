@@ -26,13 +26,12 @@ from surgeon_passes.values.expressions import (
     Expression,
     Join,
     Pick,
-    Planner,
     Scalar,
     ShapeOf,
-    Source,
     Vector,
     complete,
 )
+from surgeon_passes.values.planner import Planner, Source
 
 RULE = "share_sizes"
 
@@ -51,8 +50,8 @@ class Sizes(Pass):
 
     def run(self, state: State) -> bool:
         changed = False
-        for scope in state.index.scopes:
-            edits = _Scope(state, scope).edits()
+        for scope, nodes in list(state.index.ordered()):
+            edits = _Scope(state, scope, nodes).edits()
             if edits and settle(state, edits):
                 changed = True
         if changed:
@@ -75,11 +74,11 @@ class _Demand:
 
 
 class _Scope:
-    def __init__(self, state: State, scope: Scope) -> None:
+    def __init__(self, state: State, scope: Scope, order: list[gs.Node]) -> None:
         self.state = state
         self.index = state.index
         self.scope = scope
-        self.order = self.index.ordered(scope)
+        self.order = order
         self.ranks = {id(n): k for k, n in enumerate(self.order)}
         self.sizes: dict[int, bool] = {}
         self.said: dict[int, Expression | None] = {}

@@ -9,6 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
+from surgeon_passes.passes.rewrite import DEFAULT_SETS
+from surgeon_passes.patterns.resize import state_resize_sizes
+from surgeon_passes.rules.registry import Registry
+
 from .harness import Builder, apply, assert_equal, constants
 from .moves import EXACT as RULES
 from .moves import after, assert_becomes, assert_stays
@@ -142,3 +146,34 @@ def test_a_kept_aspect_ratio_stays() -> None:
     policy = {"keep_aspect_ratio_policy": "not_larger", "axes": [2, 3], "mode": "linear"}
     sizes = b.node("Mul", b.node("Shape", x, start=2), b.constant([2, 3]))
     assert_stays(after(b, b.node("Resize", x, "", "", sizes, **policy), 4), "keeps the aspect ratio")
+
+
+# --- sizes, where they are asked for ---------------------------------------------------------------------------------
+
+
+def stated(scale: float, **attrs: Any) -> tuple[onnx.ModelProto, Any]:
+    b = Builder(opset=18)
+    y = b.node("Resize", b.input("x", [1, 1, 4, 6]), "", b.constant([1.0, 1.0, scale, scale], np.float32), **attrs)
+    model = after(b, y, 4)
+    return model, apply(state_resize_sizes, model)
+
+
+@pytest.mark.parametrize("attrs", attributes(18), ids=lambda a: " ".join(map(str, a.values())))
+@pytest.mark.parametrize("scale", [2.0, 0.5, 1.5])
+def test_sizes_are_stated_where_they_give_the_very_scale(scale: float, attrs: Any) -> None:
+    model, found = stated(scale, **attrs)
+    assert [v.tolist() for v in constants(found.model).values() if v.dtype == np.int64] == [
+        [1, 1, int(4 * scale), int(6 * scale)]
+    ]
+    assert_equal(model, found.model, [{}], 0)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.1, 2.0000002])
+def test_a_scale_that_no_size_gives_stays(scale: float) -> None:
+    """4 x 0.3 is 1.2, of which 1 is left: 1 / 4 is another scale."""
+    _, found = stated(scale, mode="linear")
+    assert found.applied == [] and any("no quotient" in r for r in found.reasons)
+
+
+def test_by_default_scales_stay_scales() -> None:
+    assert "state_resize_sizes" not in {rule.name for rule in Registry.installed().select(DEFAULT_SETS)}

