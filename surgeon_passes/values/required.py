@@ -30,7 +30,6 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex, Scope, subgraphs
 from surgeon_passes.ops import NodeView
-from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import ELEMENTWISE
 from surgeon_passes.values.lattice import Value
 
@@ -253,37 +252,3 @@ def _shifted(behind: Ranks | None, shift: int, moves: bool) -> Ranks | None:
     if behind is None:
         return None
     return {rank - shift: moved + moves for rank, moved in behind.items() if rank >= shift}
-
-
-class Behind:
-    """Everything that is computed from ``origins`` (by id; more may come), themselves included."""
-
-    def __init__(self, index: GraphIndex, origins: Mapping[int, gs.Tensor]) -> None:
-        self.index = index
-        self._origins = origins
-        self._covered: dict[int, gs.Tensor] = {}
-
-    def covers(self, tensor: gs.Tensor) -> bool:
-        todo = [origin for key, origin in self._origins.items() if key not in self._covered]
-        while todo:
-            current = todo.pop()
-            if current.name and id(current) not in self._covered:
-                self._covered[id(current)] = current
-                for reader in self.index.consumers(current):
-                    todo += self._results(reader)
-        return id(tensor) in self._covered
-
-    def _results(self, reader: gs.Node) -> Iterator[gs.Tensor]:
-        """What the reader gives, and hands to its bodies; what the nodes around it give, one of whose bodies it is in."""
-        for _, body in subgraphs(reader):
-            yield from body.inputs
-        function = self._functions.get((domain_of(reader.domain), reader.op))
-        yield from () if function is None else function.inputs
-        node: gs.Node | None = reader
-        while node is not None:
-            yield from node.outputs
-            node = self.index.scope(node).owner
-
-    @cached_property
-    def _functions(self) -> dict[tuple[str, str], gs.Function]:
-        return {(domain_of(f.domain), f.name): f for f in self.index.graph.functions}

@@ -46,7 +46,8 @@ class Missing(Exception):
 
 class Solver:
     """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's own inference, and ``hints``, what
-    the file states where nothing can be inferred. ``names``: for dims of the main graph that nothing tells."""
+    the file states where nothing can be inferred. ``names``: for dims of the main graph that nothing tells.
+    ``ask_readers``: whether the ranks that readers require count (:mod:`surgeon_passes.values.required`)."""
 
     def __init__(
         self,
@@ -55,13 +56,14 @@ class Solver:
         hints: dict[int, TensorType],
         names: SizeNames,
         strict: bool = False,
+        ask_readers: bool = True,
     ) -> None:
         self.index = index
         self.seeds = seeds
         self.hints = hints
         self.names = names
         self.strict = strict
-        self.readers = Readers(index, self._view, self._stated_value)
+        self.readers = Readers(index, self._view, self._stated_value) if ask_readers else None
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
         self._waiting: set[tuple[str, int]] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from surgeon_passes.values.dims import Dim, Shape, show, type_shape
 from surgeon_passes.values.inference import model_types
 from surgeon_passes.values.loops import carried_types
 from surgeon_passes.values.names import SizeNames
-from surgeon_passes.values.required import Behind
 from surgeon_passes.values.solver import Solver
 from surgeon_passes.values.symbols import Poly
 
@@ -51,9 +51,8 @@ class TypeMap:
         ranks = {id(tensor): without_dims(entry) for tensor, entry in self._hints}
         self.names = SizeNames(graph)
         seeds = model_types(self.index, extras, self.names)
-        self.solver = Solver(self.index, seeds, ranks, self.names, strict)
-        for tensor, entry in carried_types(self.solver):
-            self.solver.set_type(tensor, entry)
+        self.solver = _with_loops(Solver(self.index, seeds, ranks, self.names, strict))
+        self._stated: list[tuple[gs.Tensor, TensorType]] = []
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         """dtype, shape (ints, polynomials, None) and kind. Raises ContradictionError where onnx and the shape functions
@@ -72,12 +71,22 @@ class TypeMap:
     def set(self, tensor: gs.Tensor, entry: TensorType) -> None:
         """State a type, over whatever was known."""
         self.solver.set_type(tensor, entry)
+        self._stated.append((tensor, entry))
+
+    @cached_property
+    def without_readers(self) -> Solver:
+        """What is known without the ranks that readers require."""
+        own = self.solver
+        solver = _with_loops(Solver(self.index, own.seeds, own.hints, self.names, own.strict, ask_readers=False))
+        for tensor, entry in self._stated:
+            solver.set_type(tensor, entry)
+        return solver
 
     def stale(self) -> list[StaleShape]:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
-        found = []
+        found, computed_types = [], self.declarable
         for tensor, entry in self._hints:
-            declared, computed = type_shape(entry), type_shape(self.type_of(tensor))
+            declared, computed = type_shape(entry), type_shape(computed_types.type_of(tensor))
             if declared is not None and computed is not None and _contradicts(declared, computed):
                 found.append(StaleShape(tensor.name, declared, computed))
         return found
@@ -95,6 +104,12 @@ class TypeMap:
                     _store(tensor, declarable.type_of(tensor))
 
 
+def _with_loops(solver: Solver) -> Solver:
+    for tensor, entry in carried_types(solver):
+        solver.set_type(tensor, entry)
+    return solver
+
+
 def _store(tensor: gs.Variable, entry: TensorType) -> None:
     if entry.kind != "tensor":
         return
@@ -107,12 +122,11 @@ def _store(tensor: gs.Variable, entry: TensorType) -> None:
 class _Declarable:
     def __init__(self, types: TypeMap) -> None:
         self._types = types
-        self._told = Behind(types.index, types.solver.readers.told)
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         entry = self._types.type_of(tensor)
-        if self._told.covers(tensor):
-            entry = self._types.solver.seeds.get(id(tensor)) or TensorType(entry.dtype, None, entry.kind)
+        if self._types.solver.readers is not None and self._types.solver.readers.told:
+            entry = self._types.without_readers.type(tensor)
         shape = type_shape(entry)
         told = None if shape is None else tuple(self._types.names.told(d) for d in shape)
         return TensorType(entry.dtype, told, entry.kind)

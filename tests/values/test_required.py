@@ -207,14 +207,20 @@ NOT_TOLD = {
     "a reader in a Loop": LOOP,
     "a dead reader": f"{GUARD} out = Relu(x)",
     "only the size of its result counts": f"{GUARD} s = Shape(o) out = Cast<to=1>(s)",
-    "its result may be left out": f"{GUARD} v = ReduceMax(o) out = Where(c, x, v)",
-    "its result may be multiplied by zero": f"{GUARD} v = ReduceMax(o) i = Cast<to=7>(v) n = Mul(i, zero)"
+    "its result may be left out": f"{GUARD} v = ReduceMean(o) out = Where(c, x, v)",
+    "its result may be multiplied by zero": f"{GUARD} v = ReduceMean(o) i = Cast<to=7>(v) n = Mul(i, zero)"
     " out = Cast<to=1>(n)",
     "one branch leaves its result out": f"{GUARD} out = If(c) <then_branch = f () => (g) {{ g = Relu(h) }},"
     " else_branch = d () => (v) { v = Relu(x) }>",
+    "the If gives something else besides": f"{GUARD} out, l = If(c) <then_branch = f () => (g, g2) {{ g = Relu(x)"
+    " g2 = Relu(h) }, else_branch = d () => (v, v2) { v = Exp(x) v2 = Exp(h) }>",
     "an initial state": f"u = Unsqueeze(y, first) o, out = {LSTM}(x4, w, r, , , u)",
     "two operators that move dims": "u = Unsqueeze(y, first) v = Transpose<perm=[1, 0, 2]>(u)"
     f" o, out = {LSTM}(v, w, r)",
+    "two in one branch": "z = If(c) <then_branch = f () => (g) { g = Identity(y) },"
+    f" else_branch = d () => (v) {{ v = Transpose(y) }}> u = Unsqueeze(z, first) o, out = {LSTM}(u, w3, r)",
+    "two in the other": "z = If(c) <then_branch = d () => (v) { v = Transpose(y) },"
+    f" else_branch = f () => (g) {{ g = Identity(y) }}> u = Unsqueeze(z, first) o, out = {LSTM}(u, w3, r)",
     "axes that are an input": f"u = Unsqueeze(y, axes) o, out = {LSTM}(u, w, r)",
     "axes that may be one": f"v = Squeeze(y, ends) o, out = {LSTM}(v, w, r)",
     "both ranks are legal": "v = ReduceMax<keepdims=0>(y, last) out = Gemm(v, m)",
@@ -224,11 +230,27 @@ NOT_TOLD = {
 
 @pytest.mark.parametrize("tail", NOT_TOLD.values(), ids=NOT_TOLD)
 def test_what_does_not_fail_for_certain_tells_nothing(tail):
-    more = {"t": np.array(0), "zero": np.array(0), "w4": np.ones((1, 8, 4), F32), "x4": np.ones((1, 3, 3), F32)}
+    more = {
+        "t": np.array(0),
+        "zero": np.array(0),
+        "w3": np.ones((1, 8, 3), F32),
+        "w4": np.ones((1, 8, 4), F32),
+        "x4": np.ones((1, 3, 3), F32),
+    }
     more["ends"] = np.array([0, -1])
     head = "(bool c, float[N,3,T] x, int64[1] axes) => (out) {"
     proto = model(f"{head} {MADE} {tail} }}", **{**WEIGHTS, **more})
     assert dims(evaluator(proto), "y") is None
+
+
+def test_each_reader_takes_ranks_away():
+    made = ("y = If(c) <then_branch = a () => (p) { p = ReduceMax<keepdims=0>(x, both) },"
+            "else_branch = b () => (q) { q = ReduceMax<keepdims=0>(x, last) }>")  # fmt: skip
+    second = "f = Gemm(y, m) g = Gemm<transA=1>(m, y) h = Add(f, x2)"
+    ends = {"both": np.array([0, -1]), "x2": np.ones((1, 2), F32)}
+    assert dims(evaluator(either(f"{second} out = MatMul(g, h)", made, **ends)), "y") == ["N", "3"]
+    hidden = f"u = Unsqueeze(y, first) v = Transpose<perm=[1, 0, 2]>(u) o, l = {LSTM}(v, w, r) f = Gemm(y, m)"
+    assert dims(evaluator(either(f"{hidden} out = Add(l, f)", made, **ends)), "y") is None
 
 
 def test_axes_that_a_caller_may_override_tell_nothing():

@@ -33,9 +33,10 @@ def if_(n: Operands) -> Sequence[Shape | None]:
 def _of_either(n: Operands, position: int, a: Shape | None, b: Shape | None) -> Shape | None:
     """What both branches say. Of two ranks only one may be legal for those who read the result: then that branch's."""
     result = n.view.output(position)
-    if a is None or b is None or len(a) == len(b) or result is None or not isinstance(n.facts, Solver):
+    readers = n.facts.readers if isinstance(n.facts, Solver) else None
+    if a is None or b is None or len(a) == len(b) or result is None or readers is None:
         return joined_shapes(a, b)
-    rank = n.facts.readers.rank_of(result, (len(a), len(b)))
+    rank = readers.rank_of(result, (len(a), len(b)))
     return next((shape for shape in (a, b) if len(shape) == rank), None)
 
 
