@@ -13,6 +13,9 @@ from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.rule import Decline
 
+Renaming = tuple[gs.Tensor, str, str]
+"""tensor, the name that it had, the name that it gets"""
+
 
 def make_edit(
     state: State,
@@ -24,8 +27,13 @@ def make_edit(
     added: Sequence[gs.Node] = (),
     reads: Iterable[gs.Tensor] = (),
     beside: Iterable[gs.Node] = (),
+    renamed: Iterable[Renaming] = (),
+    moved_whole: bool = False,
 ) -> Edit | None:
-    """Apply one exact edit, to be settled; None where it is banned, was refuted before, or is declined (and recorded)."""
+    """Apply one exact edit, to be settled; None where it is banned, was refuted before, or is declined (and recorded).
+
+    ``renamed`` and ``moved_whole`` as :class:`Edit` has them; the former is asked for only where the edit is made.
+    """
     decision = Decision(rule, state.index.scope(root).path, node_label(root), APPLIED, nodes=(node_label(root),))
     if not state.may_edit() or (rule, decision.graph, decision.root) in state.banned:
         return None
@@ -47,6 +55,8 @@ def make_edit(
         decision.status, decision.reason = DECLINED, str(error)
         state.decide(decision, root)
         return None
+    edit.moved_whole = moved_whole
+    edit.renamed = tuple(renamed)
     state.rewriter.journal.apply(edit)
     state.made.append(decision)
     return edit

@@ -9,18 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.decisions import APPLIED, DECLINED, UNVERIFIED, VERIFIED, Decision
+from surgeon_passes.decisions import DECLINED, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.index import node_label
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.passes.base import Pass, parse_bytes
+from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
 from surgeon_passes.passes.invariants import read_loop_invariants
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
-from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
-from surgeon_passes.rules.rule import Decline
 
 SCRATCH = 64
 """Intermediate values may be this many times the budget: they are not kept."""
@@ -247,33 +246,12 @@ class _Folder:
         reads: Iterable[gs.Tensor] = (),
         removed: list[gs.Node] | None = None,
     ) -> Edit | None:
-        decision = Decision(
-            rule,
-            self.index.scope(node).path,
-            node_label(node),
-            APPLIED,
-            VERIFIED if self.state.check is not None else UNVERIFIED,
-            nodes=(node_label(node),),
-        )
-        if (rule, decision.graph, decision.root) in self.state.banned:
+        removed = [node] if removed is None else removed
+        edit = make_edit(self.state, rule, node, [(old, new)], removed=removed, reads=reads)
+        if edit is None:
             return None
-        try:
-            edit = self.state.rewriter.edit(
-                rule=rule,
-                root=node,
-                decision=decision,
-                removed=[node] if removed is None else removed,
-                added=[],
-                replaced=[(old, new)],
-                exactness=Exactness.EXACT,
-                reads=reads,
-            )
-        except Decline as error:
-            decision.status, decision.reason = DECLINED, str(error)
-            self.state.decide(decision)
-            return None
-        self.state.rewriter.journal.apply(edit)
-        self.state.made.append(decision)
+        decision = edit.decision
+        decision.verdict = VERIFIED if self.state.check is not None else UNVERIFIED
         scope = self.index.scope(node)
         if scope.parent is not None:  # other bodies may use the name, too
             self.state.model.extras.of(scope.graph).constants.append(new)

@@ -6,14 +6,12 @@ from collections import Counter
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.decisions import APPLIED, DECLINED, Decision
-from surgeon_passes.index import node_label, subgraphs
+from surgeon_passes.index import subgraphs
 from surgeon_passes.model.constants import array_of
+from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
-from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
-from surgeon_passes.rules.rule import Decline
 
 RULE = "inline_known_if"
 
@@ -44,11 +42,8 @@ def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
     index = state.index
     if not isinstance(node.inputs[0], gs.Constant) or not state.may_edit():
         return None  # a condition that is computed is folded, and checked, first
-    known = array_of(node.inputs[0])
-    decision = Decision(RULE, index.scope(node).path, node_label(node), APPLIED, nodes=(node_label(node),))
-    if (RULE, frozenset({id(node)})) in state.refuted or (RULE, decision.graph, decision.root) in state.banned:
-        return None
-    body: gs.Graph = dict(subgraphs(node))["then_branch" if known.reshape(()) else "else_branch"]
+    taken = "then_branch" if array_of(node.inputs[0]).reshape(()) else "else_branch"
+    body: gs.Graph = dict(subgraphs(node))[taken]
     inner = index.scope_nodes(index.scope_of_graph(body))
     added = [_moved(n) for n in inner]
     replaced = []
@@ -63,27 +58,8 @@ def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
             replaced.append((result, result))
         else:
             replaced.append((result, value))
-    try:
-        edit = state.rewriter.edit(
-            rule=RULE,
-            root=node,
-            decision=decision,
-            removed=[node],
-            added=added,
-            replaced=replaced,
-            exactness=Exactness.EXACT,
-        )
-    except Decline as error:
-        decision.status, decision.reason = DECLINED, str(error)
-        state.decide(decision)
-        return None
-    edit.moved_whole = True
-    edit.renamed = tuple(
-        (t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names[t.name] > 1
-    )
-    state.rewriter.journal.apply(edit)
-    state.made.append(decision)
-    return edit
+    renamed = ((t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names[t.name] > 1)
+    return make_edit(state, RULE, node, replaced, removed=[node], added=added, renamed=renamed, moved_whole=True)
 
 
 def _moved(node: gs.Node) -> gs.Node:

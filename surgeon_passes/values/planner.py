@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from surgeon_passes.values.relations import halves, relations, simpler
 from surgeon_passes.values.symbols import Poly
 
 _MAX_DEPTH = 4
+_MAX_RECENT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Planner:
         self._sources: dict[Shape, Source] = {}
         self._places: dict[Dim, list[tuple[Shape, int]]] = {}
         self._anchors: dict[Shape, None] = {}
+        self._recent: deque[Shape] = deque()
         self._known: dict[tuple[Vector, bool], Expression | None] = {}
         self._made: dict[tuple[Poly, bool], Expression] = {}
 
@@ -72,7 +75,15 @@ class Planner:
         if held is None or (source.preference < held.preference and _whole(held) not in self.have):
             self._sources[source.shape] = source
         if source.is_anchor:
-            self._anchors[source.shape] = None
+            self._anchor(source)
+
+    def _anchor(self, source: Source) -> None:
+        """Compute from this shape, too; of those that are no inputs only the newest, so that the search stays short."""
+        self._anchors[source.shape] = None
+        if source.preference:
+            self._recent.append(source.shape)
+            if len(self._recent) > _MAX_RECENT:
+                self._anchors.pop(self._recent.popleft(), None)
 
     def cost(self, expression: Expression) -> int:
         """Nodes that have to be made."""

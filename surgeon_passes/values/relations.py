@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd
 
 from surgeon_passes.values import dims, symbols
 from surgeon_passes.values.dims import Dim, Shape
 from surgeon_passes.values.expressions import Vector
-from surgeon_passes.values.symbols import Call, Poly
+from surgeon_passes.values.symbols import Call, Poly, TooComplex
 
 _MOST_DIVISORS = 64
 
@@ -27,29 +27,43 @@ def relations(vector: Vector, shape: Shape) -> Iterator[tuple[str, tuple[int, ..
             yield op, tuple(constants)
 
 
+@lru_cache(maxsize=1 << 15)
+def _related(value: int | Poly, dim: Dim) -> bool:
+    """Whether one may be made of the other: two numbers, or two sizes that depend on the same dims."""
+    if isinstance(value, Poly) and isinstance(dim, Poly):
+        return value.symbols() == dim.symbols()
+    return isinstance(value, int) and isinstance(dim, int)
+
+
+@lru_cache(maxsize=1 << 15)
 def _factor(value: int | Poly, dim: Dim) -> int | None:
-    if dim is None or dim == 0:
+    if dim is None or dim == 0 or not _related(value, dim):
         return None
-    found = symbols.as_poly(value).exact_div(symbols.as_poly(dim))
+    try:
+        found = symbols.as_poly(value).exact_div(symbols.as_poly(dim))
+    except TooComplex:
+        return None
     return found.offset if found is not None and found.is_constant else None
 
 
+@lru_cache(maxsize=1 << 15)
 def _offset(value: int | Poly, dim: Dim) -> int | None:
-    difference = dims.sub(value, dim)
+    difference = dims.sub(value, dim) if _related(value, dim) else None
     return difference if isinstance(difference, int) else None
 
 
+@lru_cache(maxsize=1 << 15)
 def _divisor(value: int | Poly, dim: Dim) -> int | None:
     """k > 0 with dim // k == value for every size; the dim is not negative, so that rounding down is truncation."""
-    if dim is None or not dims.at_least(dim, 0):
+    if dim is None or not _related(value, dim) or not dims.at_least(dim, 0):
         return None
-    if dims.same(value, dim):
+    if value == dim:
         return 1
     if isinstance(dim, int):
         if not isinstance(value, int) or value < 1:
             return None
         return dim // value if dim // value and dim // (dim // value) == value else None
-    return next((k for k in _divisors(value) if dims.same(dims.floor_div(dim, k), value)), None)
+    return next((k for k in _divisors(value) if dims.floor_div(dim, k) == value), None)
 
 
 def _divisors(value: int | Poly) -> Iterator[int]:
