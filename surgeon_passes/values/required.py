@@ -3,8 +3,8 @@
 An LSTM fails on anything but three dims. What leads to it, ``y = If(c) {rank 2 | rank 3}``, ``LSTM(Unsqueeze(y))``, has rank
 2 in every run that gives results: the If's condition is not known, the rank is.
 
-What is claimed so must fail in the result where it fails in the original, not give something else. So the reader that
-fails (the guard) has to outlast whatever rewrites do with the rank that it lets them know:
+Where the original fails for it the result must fail, too, not give something else (a run computes all outputs). So the
+reader that fails (the guard) has to outlast whatever rewrites do with the rank that it tells them:
 
 - It runs whenever the tensor is made: it stands in the same graph, or there is one in each branch of an If there. A body
   of a Loop or Scan may not run at all, a function's is not looked into; neither holds a guard.
@@ -69,6 +69,8 @@ class Readers:
         self._view = view
         self._constant = constant
         self._found: dict[tuple[int, int], tuple[gs.Tensor, Ranks | None]] = {}
+        self._by_scope: dict[int, dict[int, dict[int, gs.Node]]] = {}
+        """by id(tensor) and id(scope): the nodes there that read it; good for one question, between which edits come"""
         self.told: dict[int, gs.Tensor] = {}
         """tensors whose rank was told, by id"""
 
@@ -86,6 +88,7 @@ class Readers:
         home = self.index.home(tensor)
         if home is None:
             return None
+        self._by_scope.clear()
         todo: list[Place] = [(tensor, home)]
         entered: set[tuple[int, int]] = set()
         while todo:
@@ -140,14 +143,16 @@ class Readers:
     def _users(self, place: Place) -> list[gs.Node]:
         """Nodes of the place's graph that read the tensor, themselves or in a body; each once."""
         tensor, scope = place
-        found: dict[int, gs.Node] = {}
-        for reader in self.index.consumers(tensor):
-            node: gs.Node | None = reader
-            while node is not None and self.index.scope(node) is not scope:
-                node = self.index.scope(node).owner
-            if node is not None:
-                found[id(node)] = node
-        return list(found.values())
+        held = self._by_scope.get(id(tensor))
+        if held is None:
+            held = self._by_scope[id(tensor)] = {}
+            for reader in self.index.consumers(tensor):
+                node: gs.Node | None = reader
+                while node is not None:
+                    around = self.index.scope(node)
+                    held.setdefault(id(around), {})[id(node)] = node
+                    node = around.owner
+        return list(held.get(id(scope), {}).values())
 
     def _guarded(self, view: NodeView, place: Place) -> Iterator[Ranks]:
         tensor, scope = place

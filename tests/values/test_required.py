@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -10,10 +11,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import surgeon_passes as sp
+from surgeon_passes.index import GraphIndex
 from surgeon_passes.runtime import RuntimeFailure
 from surgeon_passes.runtime import run as run_once
 from surgeon_passes.values.required import GUARDS
-from tests.values.build import dims, evaluator, model
+from tests.values.build import dims, evaluator, model, text
 
 F32 = np.float32
 RNG = np.random.default_rng(0)
@@ -190,6 +192,19 @@ def test_many_ifs_in_a_row_are_asked_once_each():
     assert dims(evaluator(either(tail)), "y") == ["N", "3"]
 
 
+def test_the_many_readers_of_a_tensor_are_looked_up_once():
+    readers = " ".join(
+        f"e{k} = If(c) <then_branch = t{k} () => (p{k}) {{ p{k} = Neg(y) }},"
+        f" else_branch = s{k} () => (q{k}) {{ q{k} = Exp(y) }}>"
+        for k in range(300)
+    )
+    proto = either(f"{readers} {GUARD} out = Relu(h)")
+    ev = evaluator(proto)
+    with mock.patch.object(GraphIndex, "consumers", autospec=True, side_effect=GraphIndex.consumers) as asked:
+        assert dims(ev, "y") == ["N", "3"]
+    assert sum(call.args[1].name == "y" for call in asked.call_args_list) == 1
+
+
 # --- what is not ---------------------------------------------------------------------------------------------------------
 
 LOOP = ("v = Loop(t, , x) <body = l (int64 i, bool g, float[N,3,T] before) => (on, after) { on = Identity(g)"
@@ -251,6 +266,16 @@ def test_each_reader_takes_ranks_away():
     assert dims(evaluator(either(f"{second} out = MatMul(g, h)", made, **ends)), "y") == ["N", "3"]
     hidden = f"u = Unsqueeze(y, first) v = Transpose<perm=[1, 0, 2]>(u) o, l = {LSTM}(v, w, r) f = Gemm(y, m)"
     assert dims(evaluator(either(f"{hidden} out = Add(l, f)", made, **ends)), "y") is None
+
+
+def test_the_product_of_a_vector_is_left_to_the_runtime():
+    made = ("y = If(c) <then_branch = a () => (p) { p = ReduceMax<keepdims=0>(x, both) },"
+            "else_branch = b () => (q) { q = Relu(x) }>")  # fmt: skip
+    proto = either("out = Gemm(y, m) s = Shape(out)", made, both=np.array([0, -1]))
+    ev = evaluator(proto)
+    assert dims(ev, "y") == ["3"]
+    assert result_of(proto, True)[0].shape == (1, 2)
+    assert text(ev, "s") != ["3", "2"]
 
 
 def test_axes_that_a_caller_may_override_tell_nothing():
