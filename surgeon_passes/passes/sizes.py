@@ -100,8 +100,13 @@ class _Scope:
                 break
             stays += [d for group, gain in zip(groups, gains, strict=True) if gain <= 0 for d in group]
             groups = good
-        made = [self.edit(d) for group in groups for d in group]
+        made = [self.edit(d) for group in groups for d in group if not self.says_already(d)]
         return [e for e in made if e is not None]
+
+    def says_already(self, demand: _Demand) -> bool:
+        """Whether the node that makes it is the very one that would be written."""
+        root = self.index.producer(demand.tensor)
+        return root is not None and self.expression(id(root)) == demand.expression
 
     # --- what is there -----------------------------------------------------------------------------------------------
 
@@ -178,7 +183,9 @@ class _Scope:
             if demand.expression is None:
                 new[number] += len(self.order)
             else:
-                new[number] += planner.cost(demand.expression)
+                # A node gives one output of the model its name: equal outputs are made by a node each.
+                again = demand.expression in planner.have and self.index.is_output(demand.tensor)
+                new[number] += planner.cost(demand.expression) + again
                 planner.take(demand.vector, demand.scalar, demand.expression)
         return [len(set().union(*(d.behind for d in group))) - new[k] for k, group in enumerate(groups)]
 
