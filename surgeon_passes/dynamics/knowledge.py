@@ -48,7 +48,7 @@ def knowledge(index: GraphIndex, types: TypeMap, evaluator: Evaluator, name: str
         tensor=str(tensor.name),
         made_by=_made_by(index, tensor),
         dtype=dtype if entry.kind == "tensor" else f"{entry.kind} of {dtype}",
-        shape=show(type_shape(types.declarable.type_of(tensor))),
+        shape=show(None if (shape := type_shape(entry)) is None else tuple(types.names.told(d) for d in shape)),
         known=known,
         value=_shown(value, types),
         why="" if known == FULL else _why(Finder(index, types, evaluator), tensor, value),

@@ -47,7 +47,7 @@ class BodySolver(Solver):
     """
 
     def __init__(self, outer: Solver, body: gs.Graph, budget: Budget | None = None) -> None:
-        super().__init__(outer.index, outer.seeds, outer.hints, outer.names)
+        super().__init__(outer.index, outer.seeds, outer.hints, outer.names, ask_readers=False)
         self.outer = outer
         self.body = body
         self.budget: Budget = outer.budget if isinstance(outer, BodySolver) else budget or Budget()

@@ -28,6 +28,7 @@ from surgeon_passes.values.inference import node_types
 from surgeon_passes.values.lattice import MAX_ELEMENTS, Value
 from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.operands import Operands, Unknown
+from surgeon_passes.values.required import Readers
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Missing(Exception):
 
 class Solver:
     """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's own inference, and ``hints``, what
-    the file states where nothing can be inferred. ``names``: for dims of the main graph that nothing tells."""
+    the file states where nothing can be inferred. ``names``: for dims of the main graph that nothing tells.
+    ``ask_readers``: whether the ranks that readers require count (:mod:`surgeon_passes.values.required`)."""
 
     def __init__(
         self,
@@ -54,12 +56,14 @@ class Solver:
         hints: dict[int, TensorType],
         names: SizeNames,
         strict: bool = False,
+        ask_readers: bool = True,
     ) -> None:
         self.index = index
         self.seeds = seeds
         self.hints = hints
         self.names = names
         self.strict = strict
+        self.readers = Readers(index, self._view, self._stated_value) if ask_readers else None
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
         self._waiting: set[tuple[str, int]] = set()
@@ -183,6 +187,13 @@ class Solver:
         if array is None or (array.size <= MAX_ELEMENTS and isinstance(tensor._values, LazyValues)):
             self._values[id(tensor)] = (tensor, array)
         return array
+
+    def _stated_value(self, tensor: gs.Tensor) -> Value:
+        """The value of a constant or of what a Constant node gives; None for anything else. Never postpones."""
+        if isinstance(tensor, gs.Constant):
+            return self._constant(tensor)
+        node = self.index.producer(tensor)
+        return next(iter(self._node_values(node)), None) if node is not None and node.op == "Constant" else None
 
     # --- values ------------------------------------------------------------------------------------------------------
 

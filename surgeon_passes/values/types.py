@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,8 @@ class TypeMap:
         ranks = {id(tensor): without_dims(entry) for tensor, entry in self._hints}
         self.names = SizeNames(graph)
         seeds = model_types(self.index, extras, self.names)
-        self.solver = Solver(self.index, seeds, ranks, self.names, strict)
-        for tensor, entry in carried_types(self.solver):
-            self.solver.set_type(tensor, entry)
+        self.solver = _with_loops(Solver(self.index, seeds, ranks, self.names, strict))
+        self._stated: list[tuple[gs.Tensor, TensorType]] = []
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         """dtype, shape (ints, polynomials, None) and kind. Raises ContradictionError where onnx and the shape functions
@@ -64,18 +64,29 @@ class TypeMap:
 
     @property
     def declarable(self) -> Types:
-        """The same types as a file may state them: dims with invented names are unknown."""
+        """The same types as a file may state them: dims with invented names are unknown, and so is what follows from a
+        rank that only readers tell (a branch that never runs may be illegal at it: no runtime would load the model)."""
         return _Declarable(self)
 
     def set(self, tensor: gs.Tensor, entry: TensorType) -> None:
         """State a type, over whatever was known."""
         self.solver.set_type(tensor, entry)
+        self._stated.append((tensor, entry))
+
+    @cached_property
+    def without_readers(self) -> Solver:
+        """What is known without the ranks that readers require."""
+        own = self.solver
+        solver = _with_loops(Solver(self.index, own.seeds, own.hints, self.names, own.strict, ask_readers=False))
+        for tensor, entry in self._stated:
+            solver.set_type(tensor, entry)
+        return solver
 
     def stale(self) -> list[StaleShape]:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
-        found = []
+        found, computed_types = [], self.declarable
         for tensor, entry in self._hints:
-            declared, computed = type_shape(entry), type_shape(self.type_of(tensor))
+            declared, computed = type_shape(entry), type_shape(computed_types.type_of(tensor))
             if declared is not None and computed is not None and _contradicts(declared, computed):
                 found.append(StaleShape(tensor.name, declared, computed))
         return found
@@ -86,19 +97,26 @@ class TypeMap:
         Dims are ints, names of single dims, or None.
         """
         interface = {id(t) for t in self.index.graph.outputs}
+        declarable = self.declarable
         for node in self.index.nodes():
             for tensor in node.outputs:
                 if tensor.name and isinstance(tensor, gs.Variable) and id(tensor) not in interface:
-                    self._store(tensor)
+                    _store(tensor, declarable.type_of(tensor))
 
-    def _store(self, tensor: gs.Variable) -> None:
-        entry = self.type_of(tensor)
-        if entry.kind != "tensor":
-            return
-        if entry.dtype:
-            tensor.dtype = numpy_or_onnx(entry.dtype)
-        shape = type_shape(entry)
-        tensor.shape = None if shape is None else [_plain(self.names.told(d)) for d in shape]
+
+def _with_loops(solver: Solver) -> Solver:
+    for tensor, entry in carried_types(solver):
+        solver.set_type(tensor, entry)
+    return solver
+
+
+def _store(tensor: gs.Variable, entry: TensorType) -> None:
+    if entry.kind != "tensor":
+        return
+    if entry.dtype:
+        tensor.dtype = numpy_or_onnx(entry.dtype)
+    shape = type_shape(entry)
+    tensor.shape = None if shape is None else [_plain(d) for d in shape]
 
 
 class _Declarable:
@@ -107,6 +125,8 @@ class _Declarable:
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
         entry = self._types.type_of(tensor)
+        if self._types.solver.readers is not None and self._types.solver.readers.told:
+            entry = self._types.without_readers.type(tensor)
         shape = type_shape(entry)
         told = None if shape is None else tuple(self._types.names.told(d) for d in shape)
         return TensorType(entry.dtype, told, entry.kind)

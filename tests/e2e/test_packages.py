@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import surgeon_passes as sp
-from benchmarks.entries import Wheels, data, is_dynamic, packaged
+from benchmarks.entries import Wheels, data, feeds, is_dynamic, packaged
 from surgeon_passes.runtime import RuntimeFailure, Session
 
 from .holds import assert_as_lean, assert_equal_at_more_sizes, assert_holds, graphs, norms_behind, operators, optimize
@@ -70,3 +70,17 @@ def test_the_loop_of_slanet_plus_stays_a_loop_and_its_body_is_rewritten(wheels: 
     result = optimize(path, data(entry))
     assert operators(result.proto)["Loop"] == operators(original)["Loop"] > 0
     assert len(list(graphs(result.proto))) == len(list(graphs(original)))
+
+
+@pytest.mark.parametrize(("name", "branches"), [("silero_vad", 3), ("silero_vad_16k_op15", 1), ("silero_vad_half", 1)])
+def test_the_rank_that_the_lstm_requires_decides_the_tests_of_ranks(name: str, branches: int, wheels: Wheels) -> None:
+    """What is left chooses by the sampling rate and by a length; at one that the LSTM refuses the result fails, too."""
+    entry = ENTRIES[name]
+    path = wheels.read(entry["package"], entry["path"])
+    result = optimize(path, data(entry))
+    assert operators(result.proto)["If"] == branches < operators(onnx.load(path))["If"]
+    assert operators(result.proto)["Size"] == 0
+    too_long = feeds({**entry, "static_inputs": {**entry["static_inputs"], "input": [1, 1088]}})
+    for model in (path, result.proto):
+        with pytest.raises(RuntimeFailure, match="Input X must have 3 dimensions"):
+            Session(model).run(too_long)

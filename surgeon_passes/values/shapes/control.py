@@ -12,6 +12,7 @@ from surgeon_passes.values.dims import Dim, Shape
 from surgeon_passes.values.loops import Invariant, Loop, Turns, invariant, joined_shapes, trips, unrolled
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import shape_of
+from surgeon_passes.values.solver import Solver
 
 
 @shape_of("If")
@@ -25,7 +26,18 @@ def if_(n: Operands) -> Sequence[Shape | None]:
     if len(branches) == 1:
         return shapes
     count = len(shapes) // 2
-    return [joined_shapes(a, b) for a, b in zip(shapes[:count], shapes[count:], strict=True)]
+    pairs = zip(shapes[:count], shapes[count:], strict=True)
+    return [_of_either(n, position, a, b) for position, (a, b) in enumerate(pairs)]
+
+
+def _of_either(n: Operands, position: int, a: Shape | None, b: Shape | None) -> Shape | None:
+    """What both branches say. Of two ranks only one may be legal for those who read the result: then that branch's."""
+    result = n.view.output(position)
+    readers = n.facts.readers if isinstance(n.facts, Solver) else None
+    if a is None or b is None or len(a) == len(b) or result is None or readers is None:
+        return joined_shapes(a, b)
+    rank = readers.rank_of(result, (len(a), len(b)))
+    return next((shape for shape in (a, b) if len(shape) == rank), None)
 
 
 @shape_of("Loop")

@@ -32,7 +32,10 @@ def product(a: Shape, b: Shape) -> Shape:
 
 @shape_of("Gemm")
 def gemm(n: Operands) -> Sequence[Shape | None]:
+    """Of matrices; what a runtime makes of a vector is its own affair."""
     a, b = n.known_shape(0), n.known_shape(1)
+    if len(a) != 2 or len(b) != 2:
+        raise Unknown
     return [(a[1] if n.attr("transA", 0) else a[0], b[0] if n.attr("transB", 0) else b[1])]
 
 
