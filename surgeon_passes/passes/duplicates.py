@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,21 +37,28 @@ class Duplicates(Pass):
     makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
-        edits: list[Edit] = []
-        for _, nodes in list(state.index.ordered()):
-            edits += _merge(state, nodes)
-        if not edits or not settle(state, edits):
-            return False
-        remove_dead(state)
-        return True
+        return merge_duplicates(state)
 
 
-def _merge(state: State, nodes: list[gs.Node]) -> list[Edit]:
+def merge_duplicates(state: State, among: Container[int] | None = None) -> bool:
+    """Merge equal nodes of each graph; with ``among`` only those of these ids go. Whether any did."""
+    edits: list[Edit] = []
+    for _, nodes in list(state.index.ordered()):
+        edits += _merge(state, nodes, among)
+    if not edits or not settle(state, edits):
+        return False
+    remove_dead(state)
+    return True
+
+
+def _merge(state: State, nodes: list[gs.Node], among: Container[int] | None) -> list[Edit]:
     edits = []
     for group in _groups(state, nodes):
         kept = next((n for n in group if any(state.index.is_output(t) for t in n.outputs)), group[0])
         for node in group:
             if node is kept or any(state.index.is_output(t) for t in node.outputs):
+                continue
+            if among is not None and id(node) not in among:
                 continue
             pairs = [(old, now) for old, now in zip(node.outputs, kept.outputs, strict=True) if old.name]
             edit = make_edit(state, RULE, node, pairs, removed=[node], beside=[kept])

@@ -13,6 +13,7 @@ from surgeon_passes.index import Scope, node_label
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import SHAPE_READERS
 from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.duplicates import merge_duplicates
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
@@ -49,14 +50,16 @@ class Sizes(Pass):
     makes: ClassVar[tuple[str, ...]] = (RULE,)
 
     def run(self, state: State) -> bool:
-        changed = False
+        kept: list[Edit] = []
         for scope, nodes in list(state.index.ordered()):
             edits = _Scope(state, scope, nodes).edits()
-            if edits and settle(state, edits):
-                changed = True
-        if changed:
+            if edits:
+                kept += settle(state, edits)
+        if kept:
             remove_dead(state)
-        return changed
+            # Each edit stands, and is checked, by itself: what several of them bring in is made one afterwards.
+            merge_duplicates(state, {id(image.node) for edit in kept for image, _ in edit.added})
+        return bool(kept)
 
 
 @dataclass(eq=False)

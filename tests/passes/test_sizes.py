@@ -125,3 +125,34 @@ def test_equal_sizes_that_are_outputs_come_to_rest(body: str) -> None:
     first = sp.optimize(model(body, f"(float[N,3] x) => (int64[{rank}] y, int64[{rank}] z)"))
     assert first.converged and first.exit_code == 0
     assert sp.optimize(first.proto).proto.SerializeToString() == first.proto.SerializeToString()
+
+
+def test_it_comes_to_rest_by_itself() -> None:
+    """What its edits have in common is made once, whether equal nodes are merged otherwise or not."""
+    body = CHAIN.replace("y = Expand(v, t)", "b = Expand(v, t) six = Constant<value = int64[1] {6}>() "
+        "t2 = Concat<axis = 0>(un, six, uh, uw) c = Expand(v, t2) d = ReduceSum<keepdims = 0>(c) y = Add(b, d)")  # fmt: skip
+    proto = model(body, "(float[N,4,H,W] x, float[1] v) => (float[A,B,C,D] y)")
+    result = sp.optimize(proto, skip=["duplicates"])
+    assert result.converged and result.exit_code == 0
+    assert result.after.operators["Shape"] == 1
+    again = sp.optimize(result.proto, skip=["duplicates"])
+    assert again.proto.SerializeToString() == result.proto.SerializeToString()
+
+
+def test_sizes_in_a_body_come_from_tensors_of_the_body() -> None:
+    body = """{
+        sum = ReduceSum<keepdims = 0>(x) limit = Constant<value = float {0.0}>() c = Greater(sum, limit)
+        y = If(c) <
+            then_branch = t () => (float[A,B] p) {
+                zero = Constant<value = int64 {0}>() one = Constant<value = int64 {1}>() at = Constant<value = int64[1] {0}>()
+                r = Relu(x) s0 = Shape(r) n = Gather(s0, zero) s1 = Shape(r) m = Gather(s1, one)
+                un = Unsqueeze(n, at) um = Unsqueeze(m, at) s = Concat<axis = 0>(un, um) p = Expand(v, s)
+            },
+            else_branch = e () => (float[A,B] q) { q = Neg(x) }
+        >
+    }"""
+    result = sp.Pipeline(sp.Fold(), sp.Sizes(), sp.Cleanup()).run(
+        model(body, "(float[N,M] x, float[1] v) => (float[A,B] y)")
+    )
+    assert result.exit_code == 0, result.report()
+    assert (result.after.operators["Shape"], result.after.operators["Gather"]) == (1, 0)
