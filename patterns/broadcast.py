@@ -12,6 +12,8 @@ from ._dims import Dims, require_absorbed
 
 # --- what broadcasting does ----------------------------------------------------------------------------------------------
 
+_LAST_COMMON_TYPE = 13
+"""TensorProto numbers up to uint64; behind them complex, bfloat16, float8 …"""
 COMMUTATIVE = "Add|Mul|And|Or|Xor|Equal|Min|Max|Sum|Mean|BitwiseAnd|BitwiseOr|BitwiseXor"
 ORDERED = "Sub|Div|Mod|Less|Greater|LessOrEqual|GreaterOrEqual|BitShift"
 
@@ -195,7 +197,8 @@ def sink_expand(m: Match) -> Replacement:
         f(expand(x)) = expand(f(x)), for less work, and nearer to an operator that broadcasts anyway
 
     Declines when
-        the expanded tensor is used elsewhere. Operators that may round otherwise in the rest of a vector are left.
+        the expanded tensor is used elsewhere; a Cast gives a type that runtimes may not expand.
+        Operators that may round otherwise in the rest of a vector are left.
 
     Example
         before:
@@ -211,6 +214,8 @@ def sink_expand(m: Match) -> Replacement:
                 y = Expand(n, s)
             }
     """
+    if m.y.op == "Cast" and m.y.attr("to") > _LAST_COMMON_TYPE:
+        raise Decline("runtimes do not expand every type")
     return Replacement()
 
 

@@ -68,7 +68,8 @@ def drop_reshape(m: Match) -> Replacement:
         the same elements in the same shape
 
     Declines when
-        the shapes are not certainly equal.
+        the shapes are not certainly equal;
+        it is a Squeeze with an empty list of axes, which is read in two ways.
 
     Example
         before:
@@ -84,6 +85,8 @@ def drop_reshape(m: Match) -> Replacement:
     """
     if not same_shape(m.x.shape, m.y.shape):
         raise Decline
+    if m.y.op == "Squeeze" and m.t is not None and not np.size(m.t.value):
+        raise Decline("axes are given and empty: ONNX says none, ONNX Runtime all that are 1")
     return Replacement()
 
 

@@ -135,7 +135,8 @@ def use_scalar(m: Match) -> Replacement:
         a ∘ full(shape, c) = a ∘ c where a has the result's shape by itself
 
     Declines when
-        the other operand does not certainly have the result's shape.
+        the other operand does not certainly have the result's shape;
+        it is the larger or smaller of something and zero: which zero wins may depend on the place.
 
     Example
         before:
@@ -153,6 +154,8 @@ def use_scalar(m: Match) -> Replacement:
     for name, other, choice in ((m.a, m.b, "first"), (m.b, m.a, "second")):
         if isinstance(name.value, np.ndarray) or name.fill is None:
             continue
+        if m.y.op in ("Min", "Max") and not np.any(name.fill):
+            raise Decline("which zero wins may depend on the place")
         _require_wide(other, m.y, name.shape)
         return Replacement(choice, C=np.array(name.fill))
     raise Decline

@@ -35,6 +35,8 @@ from surgeon_passes.values.expressions import (
 from surgeon_passes.values.planner import Planner, Source
 
 RULE = "share_sizes"
+_IMPOSSIBLE = 1 << 40
+"""Nodes that a group costs in which something cannot be expressed."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class _Demand:
     vector: Vector
     scalar: bool
     rank: int
-    """of the first node that reads it: sources come before"""
+    """of the first node that reads it, another size included: a source that comes before cannot depend on it"""
     behind: set[int] = field(default_factory=set)
     """ids of the nodes that compute it"""
     expression: Expression | None = None
@@ -125,7 +127,8 @@ class _Scope:
                 yield demand
 
     def demand(self, tensor: gs.Tensor) -> _Demand | None:
-        readers = [n for n in self.index.consumers(tensor) if not self.is_size(n)]
+        consumers = self.index.consumers(tensor)
+        readers = [n for n in consumers if not self.is_size(n)]
         value = self.state.evaluator.value(tensor)
         if not isinstance(value, Partial) or value.dtype != np.int64 or len(value.shape) > 1:
             return None
@@ -134,10 +137,9 @@ class _Scope:
         vector = complete(value.dims())
         if vector is None or len(vector) > MAX_LENGTH:
             return None
-        ranks = [self.ranks[id(n)] for n in readers if id(n) in self.ranks]
-        rank = min(ranks, default=len(self.order)) if len(ranks) == len(readers) else -1
-        if rank < 0:
+        if any(id(n) not in self.ranks for n in consumers):
             return None  # read in a body: left as it is
+        rank = min((self.ranks[id(n)] for n in consumers), default=len(self.order))
         return _Demand(tensor, vector, not value.shape, rank, self.behind(tensor))
 
     def is_size(self, node: gs.Node) -> bool:
@@ -156,12 +158,23 @@ class _Scope:
                 return False
         return True
 
+    def going(self, group: list[_Demand]) -> set[int]:
+        """Ids of the nodes behind the demands that nobody reads once those are written anew."""
+        gone: set[int] = set().union(*(d.behind for d in group))
+        moved = {id(d.tensor) for d in group}
+        for key in sorted(gone, key=lambda k: -self.ranks[k]):
+            for tensor in self.order[self.ranks[key]].outputs:
+                is_read = self.index.is_output(tensor) or any(id(n) not in gone for n in self.index.consumers(tensor))
+                if is_read and id(tensor) not in moved:
+                    gone.discard(key)
+        return gone
+
     def behind(self, tensor: gs.Tensor) -> set[int]:
         found: set[int] = set()
         todo = [tensor]
         while todo:
             node = self.index.producer(todo.pop())
-            if node is None or id(node) in found or not self.is_size(node):
+            if node is None or id(node) in found or id(node) not in self.ranks or not self.is_size(node):
                 continue
             found.add(id(node))
             if node.op not in SHAPE_READERS:
@@ -184,13 +197,13 @@ class _Scope:
                 waiting = next(sources, None)
             demand.expression = planner.plan(demand.vector, demand.scalar)
             if demand.expression is None:
-                new[number] += len(self.order)
+                new[number] = _IMPOSSIBLE
             else:
                 # A node gives one output of the model its name: equal outputs are made by a node each.
                 again = demand.expression in planner.have and self.index.is_output(demand.tensor)
                 new[number] += planner.cost(demand.expression) + again
                 planner.take(demand.vector, demand.scalar, demand.expression)
-        return [len(set().union(*(d.behind for d in group))) - new[k] for k, group in enumerate(groups)]
+        return [len(self.going(group)) - new[k] for k, group in enumerate(groups)]
 
     def expression(self, key: int) -> Expression | None:
         """What the size node of that id says, as the planner would say it; None for another form."""

@@ -64,7 +64,9 @@ class SizeNames:
         return held[1]
 
     def told(self, dim: Dim) -> Dim:
-        """``dim``, or None where it is said with invented names."""
-        if isinstance(dim, Poly) and not self._invented.isdisjoint(dim.symbols()):
+        """``dim``, or None where it is said with invented names, or reads like the name of another dim."""
+        if not isinstance(dim, Poly):
+            return dim
+        if not self._invented.isdisjoint(dim.symbols()) or (str(dim) in self.declared and dim != Poly.symbol(str(dim))):
             return None
         return dim

@@ -156,3 +156,33 @@ def test_sizes_in_a_body_come_from_tensors_of_the_body() -> None:
     )
     assert result.exit_code == 0, result.report()
     assert (result.after.operators["Shape"], result.after.operators["Gather"]) == (1, 0)
+
+
+def test_a_size_on_the_way_to_a_source_is_a_reader_too() -> None:
+    """h has the wanted size, but comes from it by way of a Cast to int32: to ask h for it would be a cycle."""
+    body = """{
+        at = Constant<value = int64 {0}>() one = Constant<value = int32 {1}>() zero = Constant<value = int32 {0}>()
+        s = Shape(x) n = Gather(s, at) two = Constant<value = int64 {2}>() d = Mul(n, two)
+        k = Cast<to = 6>(d) h = Range(zero, k, one) f = Cast<to = 1>(h)
+        b = Constant<value = int64[1] {0}>() u = Unsqueeze(d, b) e = Expand(v, u) y = Add(e, f)
+    }"""
+    shared(model(body, "(float[N,3] x, float[1] v) => (float[A] y)"))
+
+
+def test_sizes_that_a_body_captures() -> None:
+    body = """{
+        at = Constant<value = int64 {0}>() two = Constant<value = int64 {2}>() zero = Constant<value = float {0.0}>()
+        s = Shape(x) n = Gather(s, at) h = Mul(n, two) sum = ReduceSum<keepdims = 0>(x) c = Greater(sum, zero)
+        y = If(c) <
+            then_branch = t () => (float[A] p) {
+                two2 = Constant<value = int64 {2}>() b = Constant<value = int64[1] {0}>()
+                hh = Mul(h, two2) u = Unsqueeze(hh, b) p = ConstantOfShape(u)
+            },
+            else_branch = e () => (float[B] q) { q = Expand(v, r) r0 = Constant<value = int64[1] {3}>() }
+        >
+    }""".replace(
+        "q = Expand(v, r) r0 = Constant<value = int64[1] {3}>()",
+        "r = Constant<value = int64[1] {3}>() q = Expand(v, r)",
+    )
+    result = sp.optimize(model(body, "(float[N,3] x, float[1] v) => (float[C] y)"))
+    assert result.exit_code == 0, result.report()

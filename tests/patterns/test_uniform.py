@@ -124,3 +124,17 @@ def test_sizes_that_32_bits_may_not_hold_are_unknown() -> None:
     sizes = [{"c": np.ones(4, bool)}, {"c": np.ones(3000, bool)}]
     result = optimized(body, "(bool[N] c) => (bool[N] y)", sizes)
     assert result.after.operators["And"] == 1
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_zeros_keep_their_sign(op: str) -> None:
+    body = f"""{{ s = Shape(x) one = Constant<value = float {{1.0}}>() c = ConstantOfShape<value = float[1] {{0.0}}>(s)
+        m = {op}(c, x) y = Div(one, m) }}"""
+    zeros = [{"x": np.array([-0.0, 0.0, -1.0, 2.0], np.float32)}, {"x": np.array([-0.0], np.float32)}]
+    assert "use_scalar" not in rules(optimized(body, "(float[N] x) => (float[N] y)", zeros))
+
+
+def test_a_negative_zero_is_cast_to_one() -> None:
+    body = """{ s = Shape(x) z = ConstantOfShape<value = float[1] {-0.0}>(s) d = Cast<to = 11>(z)
+        one = Constant<value = double {1.0}>() e = Add(d, d) y = Div(one, e) }"""
+    optimized(body, "(float[N] x) => (double[N] y)", [{"x": floats(3)}, {"x": floats(1)}])

@@ -182,6 +182,8 @@ def _cast(n: RampNode) -> Found:
     fill = ramp.fill
     if fill is None or not np.isfinite(fill) or abs(float(fill)) > 1 << 20 or float(fill) != int(fill):
         return None  # what no type rounds
+    if n.dtype.kind == "f" and np.signbit(fill) and fill == 0:
+        return n.filled(n.dtype.type(-0.0)) if n.dtype in (np.float32, np.float64) else None
     number = int(fill)
     if n.dtype.kind == "b":
         return n.filled(int(number != 0))
