@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import surgeon_passes as sp
+from surgeon_passes import demo
 from surgeon_passes.cli import main, parse_shape, parse_shapes
 
 PLAIN = """
@@ -559,3 +561,13 @@ def test_shows_progress_on_a_terminal(model: str, tmp_path: Path) -> None:
     assert any(name in shown for name in (b"load", b"fold", b"rewrite", b"end check"))
     assert "\x1b" not in printed
     assert "nodes               2 -> 1" in printed
+
+
+def test_2_where_the_report_would_overwrite_a_model(tmp_path: Path) -> None:
+    place = tmp_path / "model.onnx"
+    onnx.save(demo.build(), place)
+    held = place.read_bytes()
+    for arguments in (["--report", str(place)], ["-o", str(tmp_path / "a"), "--report", str(tmp_path / "a")]):
+        done = CliRunner().invoke(main, ["optimize", str(place), *arguments])
+        assert done.exit_code == 2 and "give the report a file of its own" in done.output
+    assert place.read_bytes() == held and not (tmp_path / "a").exists()

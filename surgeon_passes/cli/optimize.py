@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from surgeon_passes.cli.common import guarded, progress_line
 from surgeon_passes.cli.shapes import parse_shapes
+from surgeon_passes.errors import UsageError
 
 EXIT_CODES = """\b
 Exit codes, the first that holds:
@@ -88,6 +90,7 @@ def _optimize(
     own = []
     for path in rule_files:
         own += registry.add_path(path)
+    _require_apart(model, output, report_file)
     for place in (output, report_file):
         if place is not None and not dry_run:
             check_writable(place)
@@ -119,6 +122,13 @@ def _optimize(
         return code
     result.save(output)
     return code
+
+
+def _require_apart(model: str | None, output: str | None, report: str | None) -> None:
+    """That the report does not overwrite a model. Raises UsageError."""
+    for other in (model, output):
+        if report is not None and other is not None and os.path.realpath(report) == os.path.realpath(other):
+            raise UsageError(f"--report {report}: that is the model; give the report a file of its own")
 
 
 def _embedded() -> Any:

@@ -27,10 +27,11 @@ class Pass:
 
 def parse_bytes(size: int | str) -> int:
     """Bytes of 4096, "64KiB", "1MiB", "2GB". Raises UsageError for anything else."""
-    if isinstance(size, int):
-        return size
     try:
-        return _parse(size.strip())
+        found = size if isinstance(size, int) else _parse(size.strip())
+        if found < 0:
+            raise ValueError(size)
+        return found
     except (ValueError, OverflowError):
         raise UsageError(f"max_bytes is '{size}', not a number of bytes such as 4096, 64KiB or 1MiB") from None
 

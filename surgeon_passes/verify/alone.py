@@ -50,6 +50,8 @@ def check_alone(trial: Trial, graph: gs.Graph, activations: Activations | None, 
             alone.run(activations)
     except _AfterFailed as failed:
         trial.verdict = Verdict("refuted", None, "", str(failed))
+    except RuntimeFailure as failure:
+        trial.verdict = Verdict("unverified", None, "", str(failure))
 
 
 def _load(trial: Trial, graph: gs.Graph, side: int) -> _Runner:

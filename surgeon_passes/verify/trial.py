@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ _PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "LayerNormalization", "MatMul
 _MOVES = frozenset(
     {"Transpose", "Identity", "Concat", "Flatten", "MatMul", "Gemm", "Conv", "ReduceSum", "ReduceMax", "ReduceMin"}
 )
+
+_MAX_ELEMENTS = 1 << 28
+"""Of made-up inputs of one region: a gigabyte of float32."""
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +83,8 @@ class Trial:
     ) -> dict[str, Array]:
         """Boundary inputs by name. ``real`` are activations; of those only discrete ones are used unless kind is "data"."""
         found: dict[str, Array] = {}
+        if sum(math.prod(shape) for shape in shapes) > _MAX_ELEMENTS:
+            raise RuntimeFailure(f"its inputs would have over {_MAX_ELEMENTS} elements at these sizes")
         for position, (dtype, shape) in enumerate(zip(self.piece.feed_types, shapes, strict=True)):
             name = self.piece.input_name(position)
             array = (real or {}).get(position)
