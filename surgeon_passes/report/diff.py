@@ -14,7 +14,8 @@ _Named = dict[str, dict[str, Any]]
 
 
 def diff(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
-    """Lines for what went (``-``), came (``+``) and changed (``~``): nodes by name, or first result, then initializers.
+    """Lines for what went (``-``), came (``+``) and changed (``~``): nodes by name, or first result, then inputs
+    whose dims changed, then initializers.
 
     Nodes of all graphs, those of bodies and functions with their path; where nothing differs there are no lines.
     """
@@ -22,7 +23,7 @@ def diff(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
     lines = []
     for path in dict.fromkeys([*old, *new]):
         lines += [f"{line} in {path}" if path else line for line in _graph(old.get(path, {}), new.get(path, {}))]
-    return lines + _initializers(before.graph, after.graph)
+    return lines + _inputs(before.graph, after.graph) + _initializers(before.graph, after.graph)
 
 
 def _graph(old: Mapping[str, onnx.NodeProto], new: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
@@ -68,6 +69,17 @@ def _nodes(proto: onnx.ModelProto) -> _Named:
                     place = attribute.name if len(bodies) == 1 else f"{attribute.name}[{number}]"
                     todo.append((f"{path}/{key}/{place}" if path else f"{key}/{place}", body))
     return found
+
+
+def _inputs(before: onnx.GraphProto, after: onnx.GraphProto) -> list[str]:
+    old, new = ({v.name: _dims(v) for v in graph.input} for graph in (before, after))
+    return [f"~ input '{name}': {old[name]} -> {new[name]}" for name in new if name in old and old[name] != new[name]]
+
+
+def _dims(value: onnx.ValueInfoProto) -> str:
+    shape = value.type.tensor_type.shape
+    parts = (str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in shape.dim)
+    return f"[{', '.join(parts)}]"
 
 
 def _initializers(before: onnx.GraphProto, after: onnx.GraphProto) -> list[str]:

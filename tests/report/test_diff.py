@@ -45,3 +45,9 @@ def test_an_operator_in_the_place_of_another() -> None:
     old = model("g (float[2] x) => (float[2] y) { [n] y = Abs (x) }")
     new = model("g (float[2] x) => (float[2] y) { [n] y = Neg (x) }")
     assert diff(old, new) == ["- Abs 'n' ('x') -> 'y'", "+ Neg 'n' ('x') -> 'y'"]
+
+
+def test_dims_of_inputs() -> None:
+    old = model("g (float[N,4] x) => (float[N,4] y) { y = Relu (x) }")
+    new = model("g (float[2,4] x) => (float[2,4] y) { y = Relu (x) }")
+    assert diff(old, new) == ["~ input 'x': [N, 4] -> [2, 4]"]
