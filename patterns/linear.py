@@ -151,6 +151,8 @@ def _require_rows(x: Operand, flat: Operand, features: int) -> None:
         raise Decline(f"the last dim of '{x.name}' is not known to be {features}")
     if rows is None or len(rows) != 2:
         raise Decline(f"'{flat.name}' is not known to be a matrix")
+    if rows[1] != features:
+        raise Decline(f"the rows of '{flat.name}' are not known to be {features} long")
 
 
 def _restores(m: Match, outputs: int) -> bool:

@@ -80,6 +80,13 @@ CASES = {
         "(float[M] w, bool[1] m, float[5] a) => (float[5] y)",
         {"w": ones(3), "m": np.array([True]), "a": ones(5)},
     ),
+    "a Gemm of longer rows": (
+        """{ w = Constant<value = float[2,1] {1.0, 2.0}>() s = Shape(x) at = Constant<value = int64[1] {0}>()
+            two = Constant<value = int64[1] {2}>() one = Constant<value = int64[1] {1}>() lead = Slice(s, at, two)
+            t = Concat<axis = 0>(lead, one) f = Flatten<axis = 1>(x) g = Gemm(f, w) y = Reshape(g, t) }""",
+        "(float[N,T,2] x) => (float[N,T,1] y)",
+        {"x": ones(2, 3, 2)},
+    ),
     "a state of another batch": (
         "{ s = Shape(z) h = ConstantOfShape(s) all, y = RNN<hidden_size = 3>(x, w, r, , , h) }",
         "(float[S,N,2] x, float[1,3,2] w, float[1,3,3] r, float[1,M,3] z) => (float[1,N,3] y)",
