@@ -17,7 +17,7 @@ def _is_all_of(indices: Operand, size: Any) -> bool:
     ramp = indices.ramp
     if ramp is None or not ramp.counts():
         return False
-    return same(_elements(ramp), size)
+    return same(dims.product(ramp.shape), size)
 
 
 @rule(
@@ -147,7 +147,7 @@ def gather_whole_rows(m: Match) -> Replacement:
     along = Ramp(shape[:-1], rows.start, rows.steps[:-2], rows.dtype)
     if not along.counts():
         raise Decline("the first indices do not certainly count up from 0")
-    if same(_elements(along), m.x.shape[0]):
+    if same(dims.product(along.shape), m.x.shape[0]):
         return Replacement("reshape", Target=reshape_target(m.x, m.y))
     places = [k for k, dim in enumerate(along.shape) if dim != 1]
     if len(places) != 1:
@@ -162,12 +162,3 @@ def gather_whole_rows(m: Match) -> Replacement:
         raise Decline(f"more than one dim of '{m.y.name}' is not known")
     zero, one, at = (np.array(n, np.int64) for n in (0, 1, place))
     return Replacement("gather", Target=np.array(target, np.int64), Zero=zero, One=one, Place=at)
-
-
-def _elements(ramp: Ramp) -> Any:
-    total: Any = 1
-    for dim in ramp.shape:
-        if dim is None:
-            return None
-        total = dim * total
-    return total

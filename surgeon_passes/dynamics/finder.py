@@ -202,12 +202,6 @@ class Finder:
         node = self.index.producer(tensor)
         return not isinstance(tensor, gs.Constant) and (node is None or node.op != "Constant")
 
-    def needs_of_type(self, tensor: gs.Tensor) -> list[str]:
-        shape = self.types.type_of(tensor).shape
-        if shape is None or None in shape:
-            return self.words(self.dims_behind(tensor)) or [f"the sizes of '{tensor.name}'"]
-        return self.words(shape)
-
     def dims_behind(self, tensor: gs.Tensor) -> list[Any]:
         """Dims of the nearest tensors, backwards, whose shape is known, and sizes that the nodes between them are given."""
         found: list[Any] = []

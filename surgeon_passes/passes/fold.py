@@ -12,11 +12,12 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import DECLINED, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.index import node_label
 from surgeon_passes.model import numpy_dtype
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.base import Pass, parse_bytes
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
-from surgeon_passes.passes.invariants import read_loop_invariants
+from surgeon_passes.passes.loops import read_loop_invariants
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.rules.journal import Edit
@@ -72,7 +73,7 @@ class _Folder:
         """Constant nodes to initializers; the bytes stay the same. Functions have none: theirs stay."""
         changed = False
         for node in self.index.nodes():
-            if node.op != "Constant" or node.domain not in (None, "", "ai.onnx"):
+            if node.op != "Constant" or domain_of(node.domain):
                 continue
             result = node.outputs[0]
             if self.index.scope(node).is_function or self.index.is_output(result) or self.index.is_dead(node):

@@ -8,6 +8,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import subgraphs
 from surgeon_passes.model.constants import array_of
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
@@ -28,7 +29,7 @@ def inline_known_ifs(state: State) -> bool:
         state.index.sync_bodies()
         names = Counter(t.name for t in state.index.tensors())
         for node in state.index.nodes():
-            if node.op == "If" and node.domain in (None, "", "ai.onnx") and state.index.is_live(node):
+            if node.op == "If" and not domain_of(node.domain) and state.index.is_live(node):
                 edit = _inline(state, node, names)
                 if edit is not None:
                     edits.append(edit)

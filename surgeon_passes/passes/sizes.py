@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.index import Scope, node_label
+from surgeon_passes.connect import connected_by
+from surgeon_passes.index import Scope
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import SHAPE_READERS
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.duplicates import merge_duplicates
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.settle import settle
+from surgeon_passes.passes.size_nodes import SizeEmitter
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.values import Partial
@@ -94,7 +96,8 @@ class _Scope:
 
     def edits(self) -> list[Edit]:
         """Edits of the groups that gain by being written anew; what stays as it is may be shared with them."""
-        groups = _groups(list(self.demands()))
+        # Those nodes that demands share go only when all of them are written anew.
+        groups = connected_by(list(self.demands()), lambda demand: demand.behind)
         if groups:
             self.sources = list(self.all_sources())
         stays: list[_Demand] = []
@@ -158,8 +161,8 @@ class _Scope:
                 return False
         return True
 
-    def going(self, group: list[_Demand]) -> set[int]:
-        """Ids of the nodes behind the demands that nobody reads once those are written anew."""
+    def going(self, group: list[_Demand]) -> int:
+        """How many nodes behind the demands nobody reads once those are written anew."""
         gone: set[int] = set().union(*(d.behind for d in group))
         moved = {id(d.tensor) for d in group}
         for key in sorted(gone, key=lambda k: -self.ranks[k]):
@@ -167,7 +170,7 @@ class _Scope:
                 is_read = self.index.is_output(tensor) or any(id(n) not in gone for n in self.index.consumers(tensor))
                 if is_read and id(tensor) not in moved:
                     gone.discard(key)
-        return gone
+        return len(gone)
 
     def behind(self, tensor: gs.Tensor) -> set[int]:
         found: set[int] = set()
@@ -203,7 +206,7 @@ class _Scope:
                 again = demand.expression in planner.have and self.index.is_output(demand.tensor)
                 new[number] += planner.cost(demand.expression) + again
                 planner.take(demand.vector, demand.scalar, demand.expression)
-        return [len(self.going(group)) - new[k] for k, group in enumerate(groups)]
+        return [self.going(group) - new[k] for k, group in enumerate(groups)]
 
     def expression(self, key: int) -> Expression | None:
         """What the size node of that id says, as the planner would say it; None for another form."""
@@ -226,7 +229,9 @@ class _Scope:
                 return Scalar(vector)
             case "Concat", _:
                 return Join(tuple(known))
-            case (("Add" | "Sub" | "Mul" | "Div" | "Mod" | "Min" | "Max"), [first, second]):
+            case (("Add" | "Sub" | "Mul" | "Div" | "Mod" | "Min" | "Max"), [first, second]) if not node.attrs.get(
+                "fmod"
+            ):
                 return Apply(node.op, first, second)
         return None
 
@@ -274,7 +279,7 @@ class _Scope:
     def edit(self, demand: _Demand) -> Edit | None:
         root = self.index.producer(demand.tensor)
         assert root is not None and demand.expression is not None
-        emitter = _Emitter(self, node_label(root), str(demand.tensor.name))
+        emitter = SizeEmitter(self.index, self.scope.opset(""), self.tensors, str(demand.tensor.name))
         result = emitter.emit(demand.expression)
         if self.index.is_output(demand.tensor):
             result = emitter.as_output(demand.tensor)
@@ -293,75 +298,3 @@ def _ease(numbered: tuple[int, _Demand]) -> tuple[int, int, int]:
     """Demands that are read first come first, of those the simpler ones: others may build on them."""
     number, demand = numbered
     return demand.rank, sum(len(str(element)) for element in demand.vector), number
-
-
-def _groups(demands: list[_Demand]) -> list[list[_Demand]]:
-    """Demands that share nodes belong together: those nodes go when all of them are written anew."""
-    owner: dict[int, list[_Demand]] = {}
-    groups: dict[int, list[_Demand]] = {}
-    for demand in demands:
-        joined = [demand]
-        for held in {id(owner[k]): owner[k] for k in demand.behind if k in owner}.values():
-            joined += held
-            groups.pop(id(held), None)
-        groups[id(joined)] = joined
-        for member in joined:
-            owner.update(dict.fromkeys(member.behind, joined))
-    return list(groups.values())
-
-
-class _Emitter:
-    """New nodes for an expression, operands before their readers."""
-
-    def __init__(self, scope: _Scope, label: str, base: str) -> None:
-        self.scope = scope
-        self.index = scope.index
-        self.base = base
-        self.nodes: list[gs.Node] = []
-        self.made: dict[Expression, gs.Tensor] = {}
-
-    def emit(self, expression: Expression) -> gs.Tensor:
-        if expression not in self.made:
-            self.made[expression] = self.new(expression)
-        return self.made[expression]
-
-    def as_output(self, tensor: gs.Tensor) -> gs.Tensor:
-        """Let the last node make ``tensor``, which the model gives out."""
-        list.__setitem__(self.nodes[-1].outputs, 0, tensor)
-        return tensor
-
-    def new(self, expression: Expression) -> gs.Tensor:
-        match expression:
-            case Const(values=values, scalar=scalar):
-                return self.constant(values[0] if scalar else values)
-            case ShapeOf(source=source, start=start, end=end, whole=whole):
-                attrs = {} if whole else {"start": start, "end": end}
-                return self.node("Shape", [self.scope.tensors[source]], attrs, (end - start,))
-            case Pick(vector=vector, places=places, scalar=scalar):
-                indices = self.constant(places[0] if scalar else places)
-                return self.node("Gather", [self.emit(vector), indices], {"axis": 0}, () if scalar else (len(places),))
-            case Join(parts=parts):
-                tensors = [self.emit(p) for p in parts]
-                return self.node("Concat", tensors, {"axis": 0}, (sum(int(t.shape[0]) for t in tensors),))
-            case Apply(op=op, first=first, second=second):
-                a, b = self.emit(first), self.emit(second)
-                return self.node(op, [a, b], {}, tuple(a.shape))
-            case Scalar(vector=vector):
-                return self.squeeze(self.emit(vector))
-
-    def squeeze(self, tensor: gs.Tensor) -> gs.Tensor:
-        if self.scope.scope.opset("") < 13:
-            return self.node("Squeeze", [tensor], {"axes": [0]}, ())
-        return self.node("Squeeze", [tensor, self.constant((0,))], {}, ())
-
-    def constant(self, values: Any) -> gs.Constant:
-        return gs.Constant(self.index.unique_tensor_name(f"{self.base}.size"), np.array(values, np.int64))
-
-    def node(self, op: str, inputs: Iterable[gs.Tensor], attrs: dict[str, Any], shape: tuple[int, ...]) -> gs.Tensor:
-        name = self.index.unique_tensor_name(f"{self.base}.{op.lower()}")
-        result = gs.Variable(name, np.dtype(np.int64), list(shape))
-        node = gs.Node(op, self.index.unique_node_name(name), attrs)
-        list.extend(node.inputs, inputs)
-        list.append(node.outputs, result)
-        self.nodes.append(node)
-        return result

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.view import NodeView
 
 OPERATORS = {"sum": frozenset({"Add", "Sum"}), "prod": frozenset({"Mul"})}
@@ -23,7 +24,7 @@ class Tree:
 
 def joins(node: gs.Node | None, kind: str, index: GraphIndex) -> bool:
     """Whether ``node`` is of the tree's operator, in its newest meaning."""
-    if node is None or node.op not in OPERATORS[kind] or node.domain not in (None, "", "ai.onnx"):
+    if node is None or node.op not in OPERATORS[kind] or domain_of(node.domain):
         return False
     return NodeView(node, index.opset(node)).regular
 

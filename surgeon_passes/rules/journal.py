@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.connect import connected_by
 from surgeon_passes.decisions import Decision
 from surgeon_passes.index import GraphIndex, Position, Scope
 from surgeon_passes.region import Exactness, NodeImage, Region
@@ -138,32 +139,19 @@ def _same(first: Sequence[gs.Tensor], second: Sequence[gs.Tensor]) -> bool:
 
 
 def connected(edits: Iterable[Edit]) -> list[list[Edit]]:
-    """Edits grouped by shared nodes (union-find), each group in order.
+    """Edits grouped by shared nodes, each group in order.
 
     An edit that moved the readers of a tensor belongs to one that took such a reader out, too: taken back alone, the
     latter would bring back a reader of what is no more.
     """
     items = list(edits)
     moved = {key for edit in items for key in edit.moved()}
-    parent = list(range(len(items)))
 
-    def find(number: int) -> int:
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = parent[number]
-        return number
-
-    owner: dict[int, int] = {}
-    for number, edit in enumerate(items):
+    def keys(edit: Edit) -> set[int]:
         read = {id(t) for i in edit.removed for t in i.inputs if id(t) in moved}
-        for key in edit.footprint() | edit.moved() | read:
-            if key in owner:
-                parent[find(number)] = find(owner[key])
-            owner[key] = find(number)
-    groups: dict[int, list[Edit]] = {}
-    for number, edit in enumerate(items):
-        groups.setdefault(find(number), []).append(edit)
-    return list(groups.values())
+        return edit.footprint() | edit.moved() | read
+
+    return connected_by(items, keys)
 
 
 def region_of(edits: Sequence[Edit]) -> Region:

@@ -11,6 +11,7 @@ from onnx import TensorProto
 
 from surgeon_passes.errors import ContradictionError
 from surgeon_passes.ops import NodeView
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import dims
@@ -209,7 +210,7 @@ def carried_types(solver: Solver) -> Iterator[tuple[gs.Tensor, TensorType]]:
     """(input of a Loop's body, its type in every turn), outer loops first: the caller states each before it goes on."""
     for scope in solver.index.scopes:
         for node in solver.index.scope_nodes(scope):
-            if node.op != "Loop" or node.domain not in (None, "", "ai.onnx"):
+            if node.op != "Loop" or domain_of(node.domain):
                 continue
             body, held = node.attrs.get("body"), _settled(solver, node)
             if held is None or not isinstance(body, gs.Graph):

@@ -46,7 +46,6 @@ class TypeMap:
         self, graph: gs.Graph, index: GraphIndex | None = None, extras: Extras | None = None, strict: bool = False
     ) -> None:
         self.index = index if index is not None else GraphIndex(graph)
-        self._extras = extras
         self._hints = list(_stated(self.index, extras))
         ranks = {id(tensor): without_dims(entry) for tensor, entry in self._hints}
         self.names = SizeNames(graph)

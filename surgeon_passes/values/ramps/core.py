@@ -16,6 +16,7 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops import NodeView
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.values import dims
 from surgeon_passes.values.dims import Dim, Shape, same, type_shape
@@ -109,7 +110,7 @@ class Ramps:
 
     def _sources(self, tensor: gs.Tensor) -> list[gs.Tensor]:
         node = self.index.producer(tensor)
-        if node is None or node.op not in HANDLERS or node.domain not in (None, "", "ai.onnx"):
+        if node is None or node.op not in HANDLERS or domain_of(node.domain):
             return []
         if self.types.type_of(tensor).kind != "tensor":
             return []

@@ -6,6 +6,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import subgraphs
 from surgeon_passes.model.extras import Extras
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State
@@ -21,7 +22,7 @@ def read_loop_invariants(state: State) -> bool:
     state.index.sync_bodies()
     edits = []
     for node in state.index.nodes():
-        if node.op == "Loop" and node.domain in (None, "", "ai.onnx") and state.index.is_live(node):
+        if node.op == "Loop" and not domain_of(node.domain) and state.index.is_live(node):
             body = dict(subgraphs(node)).get("body")
             swap = {} if body is None else _unchanged(state, node, body)
             if swap:
@@ -43,7 +44,7 @@ def _unchanged(state: State, node: gs.Node, body: gs.Graph) -> dict[int, gs.Tens
 def _source(state: State, tensor: gs.Tensor) -> gs.Tensor:
     """What ``tensor`` is, through Identities."""
     node = state.index.producer(tensor)
-    while node is not None and node.op == "Identity" and node.domain in (None, "", "ai.onnx"):
+    while node is not None and node.op == "Identity" and not domain_of(node.domain):
         tensor = node.inputs[0]
         node = state.index.producer(tensor)
     return tensor

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -18,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 import surgeon_passes as sp
 from surgeon_passes import demo
 from surgeon_passes.cli import main, parse_shape, parse_shapes
+from tests.cli.conftest import Call, Outcome
 
 PLAIN = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -75,29 +74,13 @@ def misspelt(m):
 """
 
 
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
+Run = Call
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(call: Call) -> Run:
     """``surgeon-passes optimize`` with some arguments, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def go(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main(["optimize", *arguments], prog_name="surgeon-passes")
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return Outcome(int(stop.value.code or 0), printed.out, printed.err)
-
-    return go
+    return lambda *arguments: call("optimize", *arguments)
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_a_weight_that_is_carried_becomes_a_constant_of_the_body() -> None:
 
 def test_a_loop_that_is_undone_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refuted edit leaves the very same model."""
-    from surgeon_passes.passes import invariants
+    from surgeon_passes.passes import loops
     from surgeon_passes.passes.settle import settle
     from surgeon_passes.region import Verdict
 
@@ -126,7 +126,7 @@ def test_a_loop_that_is_undone_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> 
 
     model = looped(UNCHANGED)
     plain = sp.Pipeline(sp.Cleanup()).run(model).proto
-    monkeypatch.setattr(invariants, "settle", refuting)
+    monkeypatch.setattr(loops, "settle", refuting)
     monkeypatch.setattr("surgeon_passes.passes.fold._Folder.lift", lambda self: False)
     monkeypatch.setattr("surgeon_passes.passes.fold._Folder.by_runtime", lambda self: False)
     result = sp.Pipeline(sp.Fold(), sp.Cleanup()).run(model)
