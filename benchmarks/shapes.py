@@ -11,27 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.entries import Entry, Unavailable, Wheels, cache, data, exported, folder, is_dynamic, packaged
+from benchmarks.entries import Entry, data, is_dynamic, models
 
 Row = dict[str, Any]
 COLUMNS = ("model", "before", "dynamic", "peer", "sizes", "args", "check", "static", "peer", "sizes", "args", "check")
-
-
-def entries(names: list[str]) -> list[tuple[Entry, Path]]:
-    """Entries with open dims whose name holds one of ``names`` (all where there are none), and their files."""
-    wheels = Wheels(cache())
-    found = [(entry, folder() / entry["file"]) for entry in exported()]
-    for entry in packaged():
-        try:
-            found.append((entry, wheels.read(entry["package"], entry["path"])))
-        except Unavailable as unavailable:
-            print(unavailable, file=sys.stderr)
-    return [(e, p) for e, p in found if is_dynamic(e) and (not names or any(n in e["name"] for n in names))]
 
 
 def measure(entry: Entry, path: Path, verify: str) -> Row:
@@ -92,7 +79,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="rows as JSON, with what is data-dependent")
     options = parser.parse_args()
-    tasks = [(e, p, options.verify) for e, p in entries(options.names)]
+    tasks = [(e, p, options.verify) for e, p in models(options.names) if is_dynamic(e)]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         rows = pool.starmap(measure, tasks, chunksize=1)
     print(json.dumps(rows, indent=1) if options.json else f"{table(rows)}\n{summary(rows)}")

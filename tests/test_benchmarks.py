@@ -10,7 +10,9 @@ from pathlib import Path
 import onnx
 import pytest
 
+import surgeon_passes as sp
 from benchmarks.entries import Wheels, packaged
+from benchmarks.nodes import summary
 
 ROOT = Path(__file__).parent.parent
 GROWTH = ROOT / "benchmarks" / "growth.py"
@@ -70,3 +72,37 @@ def test_shapes_reports_both_kinds_of_dims(wheels: Wheels) -> None:
     ).stdout.splitlines()
     assert header.split()[:3] == ["model", "before", "dynamic"] and line.split()[0] == entry["name"]
     assert last.startswith("1 models")
+
+
+def test_nodes_sums_up_against_peers(wheels: Wheels) -> None:
+    entry = next(e for e in packaged() if e["name"] == "magika_v3_3")
+    wheels.read(entry["package"], entry["path"])
+    command = [sys.executable, "-m", "benchmarks.nodes", entry["name"], "--verify", "off"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
+    header, row, total, more, short = lines
+    assert header.split()[:5] == ["model", "before", "ours", "peer", "deploy"]
+    cells = row.split()
+    assert cells[:2] == [entry["name"], str(entry["nodes"]["before"])]
+    ours = int(cells[2]) + int(cells[6])
+    peers = entry["nodes"]["dynamic"] + entry["nodes"]["static"]
+    assert total.startswith(
+        f"1 models; nodes in sum: {ours}, the best peer of each model: {peers} ({100 * (1 - ours / peers):.1f} %"
+    )
+    assert (more, short) == ("more nodes than a peer: none", "more nodes than the deploy form: none")
+
+
+def test_nodes_names_what_falls_short() -> None:
+    side = {"nodes": 8, "peer": 7, "check": "equal"}
+    text = summary([{"model": "m", "before": 9, "deploy": 6, "dynamic": side, "static": None}])
+    assert text.splitlines()[1:] == ["more nodes than a peer: m", "more nodes than the deploy form: m"]
+
+
+def test_rules_says_where_each_fires(wheels: Wheels) -> None:
+    entry = next(e for e in packaged() if e["name"] == "silero_vad_16k_sequence")
+    wheels.read(entry["package"], entry["path"])
+    command = [sys.executable, "-m", "benchmarks.rules", entry["name"], "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    fired = json.loads(done.stdout[done.stdout.index("{") :])
+    assert fired["merge_slices"] == [entry["name"]]
+    assert fired["merge_parallel_branches"] == []
+    assert set(fired) == {rule.name for rule in sp.Registry.installed()}

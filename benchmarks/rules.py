@@ -1,0 +1,89 @@
+"""On which real and exported models each rule fires: ``python -m benchmarks.rules [NAME …]``.
+
+Models: the wheels of packages.json, the folder that SURGEON_MODELS names and, where torch is installed, the networks of
+``benchmarks/zoo``; each with the dims of its file, with fixed ones where it has open ones, and with the sets of rules that
+are off by default, one at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.entries import is_dynamic, models
+
+Fired = Mapping[str, Sequence[str]]
+"""Names of models by name of rule."""
+
+
+def tasks(names: Sequence[str]) -> Iterator[tuple[str, Path, dict[str, list[int]] | None]]:
+    """Label, file and fixed shapes of every run."""
+    for entry, path in models(names):
+        yield entry["name"], path, None
+        if is_dynamic(entry):
+            yield entry["name"], path, entry["static_inputs"]
+    try:
+        from benchmarks.zoo import files
+
+        for label, path in files(list(names)):
+            yield label, path, None
+    except ModuleNotFoundError as missing:
+        print(f"{missing.name} is not installed: no exported networks")
+
+
+def fired(label: str, path: Path, shapes: dict[str, list[int]] | None) -> tuple[str, set[str]]:
+    """The model, and the rules that were applied to it, unverified."""
+    import surgeon_passes as sp
+    from surgeon_passes.pipeline import default_passes
+
+    found: set[str] = set()
+    for extra in (None, *optional_sets()):
+        sets = sp.Rewrite().sets if extra is None else (*sp.Rewrite().sets, extra)
+        passes = [sp.Rewrite(*sets) if isinstance(p, sp.Rewrite) else p for p in default_passes(shapes)]
+        result = sp.Pipeline(*passes).run(path, verify="off")
+        found |= {decision.rule for decision in result.applied}
+    return label, found
+
+
+def optional_sets() -> list[str]:
+    """Sets of built-in rules that are off by default, without the empty one."""
+    import surgeon_passes as sp
+
+    default = set(sp.Rewrite().sets)
+    rules = [rule for rule in sp.Registry.installed() if not default & set(rule.sets)]
+    return sorted({name for rule in rules for name in rule.sets})
+
+
+def collect(names: Sequence[str], jobs: int) -> Fired:
+    """Every built-in rule, and the models on which it fired."""
+    import surgeon_passes as sp
+
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        results = pool.starmap(fired, list(tasks(names)), chunksize=1)
+    return {
+        rule.name: sorted({label for label, rules in results if rule.name in rules}) for rule in sp.Registry.installed()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="part of a model's name")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = collect(options.names, options.jobs)
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return
+    for rule, labels in found.items():
+        shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+        print(f"{rule:<44} {len(labels):>3}  {shown}")
+    never = [rule for rule, labels in found.items() if not labels]
+    print(f"{len(found)} rules; on no model: {', '.join(never) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
