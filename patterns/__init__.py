@@ -21,6 +21,7 @@ FAMILIES = (
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now
+    "border",  # a written border is padding …
     "decomposed",  # written-out operators: none of the above makes or breaks one
     "reparam",  # last: a branch is merged only when it is as short as it gets
 )
