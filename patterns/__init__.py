@@ -23,6 +23,9 @@ FAMILIES = (
     "linear",  # constants are in weight and bias by now
     "border",  # a written border is padding …
     "decomposed",  # written-out operators: none of the above makes or breaks one
-    "reparam",  # last: a branch is merged only when it is as short as it gets
+    "sequence",  # what is in a row becomes one …
+    "reparam",  # … before branches are summed: each is as short as it gets
+    "linear_branches",
+    "stacked",
 )
 """Modules in the default order of their rules."""

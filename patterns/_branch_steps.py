@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from surgeon_passes import Decline, Leaf, Operand
+from surgeon_passes import Decline, Leaf, Match, Operand
 
 from ._affine_branch import AffineBranch, explicit_pads, pointwise
 from ._arrays import batch_norm, channel_vector, floats, require_finite
 from ._compose import compose, composed_cost
 
 Operands = tuple[Operand | None, ...]
+Step = tuple[Any, Operands]
+"""A node, as its view, and what it reads."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,11 @@ class Frame:
     rank: int
 
 
-def frame_of(leaves: tuple[Leaf, ...], x: Operand) -> Frame:
+def frame_of(chains: Iterable[Sequence[Step]], x: Operand) -> Frame:
     """Channels and spatial rank of ``x``: from a Conv that reads it, else from its shape. Raises Decline."""
-    for leaf in leaves:
-        if leaf.nodes and leaf.nodes[0].op == "Conv":
-            first = leaf.nodes[0]
-            weight = leaf.operands(first)[1]
+    for steps in chains:
+        if steps and steps[0][0].op == "Conv":
+            first, (_, weight, *_) = steps[0]
             shape = None if weight is None else weight.shape
             if shape is not None and all(isinstance(d, int) for d in shape):
                 return Frame(int(shape[1]) * int(first.attr("group")), len(shape) - 2)
@@ -40,14 +42,28 @@ def frame_of(leaves: tuple[Leaf, ...], x: Operand) -> Frame:
     return Frame(shape[1], len(shape) - 2)
 
 
-def read_branch(leaf: Leaf, frame: Frame, budget: int) -> AffineBranch:
-    """A leaf's chain of operators as one convolution.
+def steps_of(leaf: Leaf) -> list[Step]:
+    """A leaf's operators in the order in which they run, with what they read."""
+    return [(node, leaf.operands(node)) for node in leaf.nodes]
+
+
+def steps_between(x: Operand, y: Operand, m: Match) -> list[Step]:
+    """The operators from ``x`` to ``y``, a chain that a pattern has matched."""
+    found: list[Step] = []
+    while y.tensor is not x.tensor:
+        operands = tuple(None if t is None else Operand(t, m.context) for t in y.node.inputs)
+        found.append((y.node, operands))
+        y = next(o for o in operands if o is not None and not isinstance(o.value, np.ndarray))
+    return found[::-1]
+
+
+def read_branch(steps: Sequence[Step], frame: Frame, budget: int) -> AffineBranch:
+    """A chain of operators as one convolution; none at all are the bare tensor.
 
     Raises Decline, naming what is in the way, and where it would hold more than ``budget`` weights.
     """
     found: AffineBranch | None = None
-    for node in leaf.nodes:
-        operands = leaf.operands(node)
+    for node, operands in steps:
         channels = frame.channels if found is None else found.outputs
         if node.op == "Conv":
             step = convolution(node, operands)
@@ -68,9 +84,9 @@ def _within(budget: int, first: AffineBranch, second: AffineBranch) -> AffineBra
     return compose(first, second)
 
 
-def weights_of(leaf: Leaf) -> int:
-    """Weights that the leaf's convolutions hold."""
-    held = [leaf.operands(node)[1] for node in leaf.nodes if node.op == "Conv"]
+def weights_of(steps: Sequence[Step]) -> int:
+    """Weights that the convolutions among them hold."""
+    held = [operands[1] for node, operands in steps if node.op == "Conv"]
     return sum(int(w.value.size) for w in held if w is not None and isinstance(w.value, np.ndarray))
 
 
