@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.blocks import find_blocks
 from surgeon_passes.decisions import Decision
 from surgeon_passes.dynamics import find_dynamic
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
-from surgeon_passes.passes import Pass, Specialize
+from surgeon_passes.passes import Pass, Rewrite, Specialize
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
+from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import count
 from surgeon_passes.result import Result
 from surgeon_passes.rules.registry import Registry
@@ -107,7 +109,12 @@ class Run:
             external=self.external,
             shapes=self.shapes,
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
+            blocks=self.blocks(outcome.state),
         )
+
+    def blocks(self, state: State) -> tuple[Block, ...]:
+        rules = [*self.registry, *(r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules)]
+        return find_blocks(state.index, state.context.value, state.decisions, rules)
 
     @property
     def shapes(self) -> Mapping[str, Any]:
