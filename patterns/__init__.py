@@ -25,6 +25,7 @@ FAMILIES = (
     "decomposed",  # written-out operators: none of the above makes or breaks one
     "sequence",  # what is in a row becomes one …
     "reparam",  # … before branches are summed: each is as short as it gets
+    "transposed_branches",
     "linear_branches",
     "stacked",
 )

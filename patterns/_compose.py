@@ -40,7 +40,9 @@ def compose(first: AffineBranch, second: AffineBranch) -> AffineBranch:
     kernel = _kernel(first, second, step, count)
     taps = second.kernel.reshape(*second.kernel.shape[:2], -1).sum(-1)
     bias = second.bias + _grouped(taps, first.bias[:, None], second.group)[:, 0]
-    pads = tuple(p + first.strides[i % first.rank] * q for i, (p, q) in enumerate(zip(first.pads, second.pads, strict=True)))
+    pads = tuple(
+        p + first.strides[i % first.rank] * q for i, (p, q) in enumerate(zip(first.pads, second.pads, strict=True))
+    )
     strides = tuple(s * t for s, t in zip(first.strides, second.strides, strict=True))
     return AffineBranch(kernel, bias, pads, strides, step, _groups(first, second), held=first.cost + second.cost)
 

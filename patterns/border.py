@@ -15,6 +15,8 @@ from ._dims import ints
 
 MAX_ELEMENTS = 1 << 26
 """Elements of a padded tensor up to which its border is looked at."""
+STEPS = 12
+"""Nodes after the Pad that the pattern has lines for: in 3-D two writes on each axis, between two Transposes."""
 ULPS = 4
 """Roundings, in ulp of a channel's magnitude, by which a written border may differ from the bias it was computed as."""
 
@@ -32,7 +34,9 @@ ULPS = 4
         s7 = ScatterND(s6, i7: const, u7: const) | Transpose(s6) | s6
         s8 = ScatterND(s7, i8: const, u8: const) | Transpose(s7) | s7
         s9 = ScatterND(s8, i9: const, u9: const) | Transpose(s8) | s8
-        y = ScatterND(s9, i10: const, u10: const) | Transpose(s9)
+        s10 = ScatterND(s9, i10: const, u10: const) | Transpose(s9) | s9
+        s11 = ScatterND(s10, i11: const, u11: const) | Transpose(s10) | s10
+        y = ScatterND(s11, i12: const, u12: const) | Transpose(s11)
     """,
     rewrite="y = Conv(x, w, b)<@c, pads=@Pads, auto_pad=@Mode>",
     exactness="rounding",
@@ -44,8 +48,9 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
 
     Algebra
         outside the input a padded Conv reads zeros, so that a kernel of one tap gives exactly its bias there, at any stride
-        s, where the input is padded by s times the border (a few more places to compute, and no data to move). What is written is found by doing it to element numbers: every
-        place of the border must get the bias of its channel, to rounding, and every inner element must stay in its place.
+        s, where the input is padded by s times the border (a few more places to compute, and no data to move). What is
+        written is found by doing it to element numbers: every place of the border must get the bias of its channel, to
+        rounding, and every inner element must stay in its place.
 
     Declines when
         the kernel has more than one tap on some axis, or auto_pad is used;
@@ -79,7 +84,9 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
         raise Decline
     weight, bias = require_finite(floats(m.w), f"'{m.w.name}'"), require_finite(floats(m.b), f"'{m.b.name}'")
     if prod(weight.shape[2:]) != 1:
-        raise Decline(f"the kernel {list(weight.shape[2:])} of '{m.c.name}' reads the input beside the border's edge, too")
+        raise Decline(
+            f"the kernel {list(weight.shape[2:])} of '{m.c.name}' reads the input beside the border's edge, too"
+        )
     if m.c.attr("auto_pad") not in ("NOTSET", "VALID"):
         raise Decline("its pads are automatic")
     begins, ends = _amounts(m)
@@ -151,7 +158,7 @@ def _steps(m: Match) -> list[Any]:
 
     The pattern can spread a short chain over its lines in many ways; one is enough.
     """
-    chain = [getattr(m, name) for name in ("p", *(f"s{i}" for i in range(1, 10)), "y")]
+    chain = [getattr(m, name) for name in ("p", *(f"s{i}" for i in range(1, STEPS)), "y")]
     moves = [after.tensor is not before.tensor for before, after in pairwise(chain)]
     if moves != sorted(moves):
         raise Decline

@@ -119,7 +119,11 @@ def _choose(readable: Readable, sizes: Sizes, reasons: list[str]) -> Readable:
         classes[branch.sizing(sizes), channels].append((leaf, branch))
     able = [c for c in classes.values() if len(c) > 1 and any(_has_conv(leaf) for leaf, _ in c)]
     if not able:
-        raise Decline("; ".join(["no two branches fit together", _differences([branch for _, branch in readable], sizes), *reasons]))
+        raise Decline(
+            "; ".join(
+                ["no two branches fit together", _differences([branch for _, branch in readable], sizes), *reasons]
+            )
+        )
     for members in sorted(able, key=len, reverse=True):
         positions = cheapest([branch for _, branch in members])
         chosen = [members[i] for i in positions]

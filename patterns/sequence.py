@@ -122,7 +122,7 @@ def compose_gemms(m: Match) -> Replacement:
 
 def gemm_weight(y: Operand, weight: Operand) -> Floats:
     """What a Gemm multiplies with, alpha and transB worked in: float64 [K, N]."""
-    held = require_finite(floats(weight), f"'{weight.name}'") * y.attr("alpha")
+    held = require_finite(floats(weight), f"'{weight.name}'") * float(y.attr("alpha"))
     return held.T if y.attr("transB") else held
 
 
@@ -130,8 +130,7 @@ def gemm_bias(y: Operand, bias: Operand | None, columns: int) -> Floats:
     """What a Gemm adds to each of its columns: float64 [columns]. Raises Decline where it differs from row to row."""
     if bias is None or y.attr("beta") == 0:
         return np.zeros(columns)
-    found: Floats = channel_vector(bias, columns, axis=1, rank=2) * y.attr("beta")
-    return found
+    return channel_vector(bias, columns, axis=1, rank=2) * float(y.attr("beta"))
 
 
 @rule(
