@@ -196,7 +196,7 @@ def merge_branch_difference(m: Match) -> Replacement:
     if branches[0].sizing(sizes) != branches[1].sizing(sizes):
         raise Decline(f"no two branches fit together; {_differences(branches, sizes)}")
     if branches[0].outputs != branches[1].outputs:
-        raise Decline(f"channels {branches[0].outputs} and {branches[1].outputs}")
+        raise Decline(f"no two branches fit together; {_differences(branches, sizes)}")
     before, after = sum(b.cost for b in branches), merged_cost(branches)
     if after > before:
         raise Decline(f"merged they would cost {after / before:.3g}x ({before} to {after} weights)")
