@@ -20,6 +20,7 @@ FAMILIES = (
     "counting",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
+    "constant_chain",  # what no linear operator took in
     "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
     "decomposed",  # written-out operators: none of the above makes or breaks one
