@@ -23,6 +23,7 @@ FAMILIES = (
     "constant_chain",  # what no linear operator took in
     "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
+    "gemm",  # what the weight itself cannot take in
     "decomposed",  # written-out operators: none of the above makes or breaks one
     "reparam",  # last: a branch is merged only when it is as short as it gets
 )

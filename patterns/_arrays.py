@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from surgeon_passes import Decline, Operand
 
 Floats = NDArray[np.float64]
+GEMM_TYPES = (1, 10, 11)
+"""TensorProto.FLOAT, FLOAT16, DOUBLE: what ONNX Runtime has a Gemm for."""
 
 
 def floats(operand: Operand) -> Floats:
