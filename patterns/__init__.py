@@ -20,8 +20,11 @@ FAMILIES = (
     "counting",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
+    "constant_chain",  # what no linear operator took in
+    "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
     "border",  # a written border is padding …
+    "gemm",  # what the weight itself cannot take in
     "decomposed",  # written-out operators: none of the above makes or breaks one
     "sequence",  # what is in a row becomes one …
     "reparam",  # … before branches are summed: each is as short as it gets

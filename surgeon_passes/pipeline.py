@@ -16,7 +16,7 @@ from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
-from surgeon_passes.passes import PASSES, Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
+from surgeon_passes.passes import PASSES, Cleanup, Constants, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import Observer, Progress, Verify
 from surgeon_passes.report.counts import Counts
@@ -161,7 +161,7 @@ def default_passes(
     """The passes of the default pipeline; Specialize among them where there are ``shapes``."""
     first: tuple[Pass, ...] = (Specialize(shapes),) if shapes else ()
     rewrite = Rewrite(rules=rules, allow_lossy_casts=allow_lossy_casts)
-    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup())
+    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup(), Constants())
 
 
 def optimize(

@@ -155,6 +155,8 @@ class Run:
         for step in (p for p in self.pipeline.passes if p.once):
             self.step(step, state)
         iterations, converged = self.fixpoint(state)
+        for step in (p for p in self.pipeline.passes if p.last):
+            self.step(step, state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
         types = state.types.declarable
@@ -162,7 +164,7 @@ class Run:
         return _Outcome(state, iterations, converged, export_model(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
-        steps = [p for p in self.pipeline.passes if not p.once]
+        steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
         for iteration in range(1, self.pipeline.max_iterations + 1):
             changed = [self.step(step, state) for step in steps]
             if not any(changed):

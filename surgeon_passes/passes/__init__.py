@@ -2,6 +2,7 @@
 
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.cleanup import Cleanup
+from surgeon_passes.passes.constants import Constants
 from surgeon_passes.passes.duplicates import Duplicates
 from surgeon_passes.passes.fold import Fold
 from surgeon_passes.passes.rewrite import Rewrite
@@ -9,7 +10,19 @@ from surgeon_passes.passes.sizes import Sizes
 from surgeon_passes.passes.specialize import Specialize
 from surgeon_passes.passes.state import State, Verify
 
-PASSES: tuple[type[Pass], ...] = (Specialize, Fold, Rewrite, Sizes, Duplicates, Cleanup)
+PASSES: tuple[type[Pass], ...] = (Specialize, Fold, Rewrite, Sizes, Duplicates, Cleanup, Constants)
 """All of them, in the order of the default pipeline."""
 
-__all__ = ["PASSES", "Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "State", "Verify"]
+__all__ = [
+    "PASSES",
+    "Cleanup",
+    "Constants",
+    "Duplicates",
+    "Fold",
+    "Pass",
+    "Rewrite",
+    "Sizes",
+    "Specialize",
+    "State",
+    "Verify",
+]
