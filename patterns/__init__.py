@@ -21,7 +21,17 @@ FAMILIES = (
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
     "linear",  # constants are in weight and bias by now
-    "decomposed",  # written-out operators: none of the above makes or breaks one
+    "decomposed",
+    "clip",  # written-out operators: none of the above makes or breaks one
+    "activation",
+    "piecewise",
+    "softmax",
+    "normalization",
+    "channel_normalization",
+    "reduction",
+    "rearrange",
+    "rotary",
+    "attention",
     "reparam",  # last: a branch is merged only when it is as short as it gets
 )
 """Modules in the default order of their rules."""
