@@ -20,8 +20,8 @@ FAMILIES = (
     "counting",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
+    "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
-    "decomposed",
     "clip",  # written-out operators: none of the above makes or breaks one
     "activation",
     "piecewise",
