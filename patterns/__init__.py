@@ -25,7 +25,16 @@ FAMILIES = (
     "linear",  # constants are in weight and bias by now
     "border",  # a written border is padding …
     "gemm",  # what the weight itself cannot take in
-    "decomposed",  # written-out operators: none of the above makes or breaks one
+    "clip",  # written-out operators: none of the above makes or breaks one
+    "activation",
+    "piecewise",
+    "softmax",
+    "normalization",
+    "channel_normalization",
+    "reduction",
+    "rearrange",
+    "rotary",
+    "attention",
     "sequence",  # what is in a row becomes one …
     "reparam",  # … before branches are summed: each is as short as it gets
     "transposed_branches",
