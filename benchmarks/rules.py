@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def tasks(names: Sequence[str]) -> Iterator[tuple[str, Path, dict[str, list[int]
         for label, path in files(list(names)):
             yield label, path, None
     except ModuleNotFoundError as missing:
-        print(f"{missing.name} is not installed: no exported networks")
+        print(f"{missing.name} is not installed: no exported networks", file=sys.stderr)
 
 
 def fired(label: str, path: Path, shapes: dict[str, list[int]] | None) -> tuple[str, set[str]]:

@@ -7,6 +7,7 @@ import click
 from surgeon_passes.cli.groups import groups
 from surgeon_passes.cli.optimize import optimize
 from surgeon_passes.cli.passes import passes
+from surgeon_passes.cli.rules import rules
 from surgeon_passes.cli.shapes import parse_shape, parse_shapes
 from surgeon_passes.cli.value import value
 
@@ -17,7 +18,7 @@ def main() -> None:
     """Verified rewrites for ONNX models: the same function as a smaller, static, faster graph."""
 
 
-for _command in (optimize, passes, groups, value):
+for _command in (optimize, passes, rules, groups, value):
     main.add_command(_command)
 
 __all__ = ["main", "parse_shape", "parse_shapes"]

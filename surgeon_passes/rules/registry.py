@@ -117,7 +117,7 @@ def _package(entry: EntryPoint) -> str:
 
 
 def _run(path: Path) -> ModuleType:
-    name = f"surgeon_passes_rules_{path.stem}_{abs(hash(str(path.resolve())))}"
+    name = f"surgeon_passes_rules_{abs(hash(str(path.resolve())))}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: is not a Python file")

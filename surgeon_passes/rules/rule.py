@@ -73,6 +73,11 @@ class Rule:
     doc: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
 
+    @property
+    def family(self) -> str:
+        """The file that it comes from."""
+        return self.source.rpartition(".")[2]
+
     @classmethod
     def from_text(
         cls,
