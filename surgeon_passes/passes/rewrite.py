@@ -132,7 +132,7 @@ class _Sweeper:
         self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
         self.limit = 10 * len(self.index.nodes()) + 1000
         for rule in rules:
-            matcher = Matcher(rule.pattern, context)
+            matcher = Matcher(rule.pattern, context, quick=True)
             for op in root_operators(rule.pattern):
                 self.by_root.setdefault(op, []).append((rule, matcher))
 
