@@ -23,5 +23,10 @@ FAMILIES = (
     "linear",  # constants are in weight and bias by now
     "decomposed",  # written-out operators: none of the above makes or breaks one
     "reparam",  # last: a branch is merged only when it is as short as it gets
+    "npu_activation",  # target sets, off by default; of opposing rules only one side takes part in a run
+    "npu_normalization",
+    "npu_einsum",
+    "npu_indexing",
+    "npu_attention",
 )
 """Modules in the default order of their rules."""
