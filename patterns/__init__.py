@@ -40,5 +40,10 @@ FAMILIES = (
     "transposed_branches",
     "linear_branches",
     "stacked",
+    "npu_activation",  # target sets, off by default; of opposing rules only one side takes part in a run
+    "npu_normalization",
+    "npu_einsum",
+    "npu_indexing",
+    "npu_attention",
 )
 """Modules in the default order of their rules."""
