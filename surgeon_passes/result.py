@@ -46,6 +46,8 @@ class Result:
     folder: str = ""
     external: bool = False
     shapes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Sequence[str] = ()
+    """target sets that were asked for, and the rules that stood back because they do the opposite"""
     dynamic: Dynamic = field(default_factory=Dynamic)
     """what is not static, and why: operators whose size is data, and nodes that compute with sizes"""
     blocks: tuple[Block, ...] = ()

@@ -55,6 +55,8 @@ def _head(console: Console, result: Result) -> None:
     table.add_row("initializers", f"{before.initializers} -> {after.initializers}")
     table.add_row("constants", f"{result.before.constants} -> {result.after.constants}")
     table.add_row("bytes of constants", f"{result.before.bytes} -> {result.after.bytes}")
+    if result.settings:
+        table.add_row("settings", "; ".join(result.settings))
     table.add_row("iterations", f"{ended} {result.iterations}")
     table.add_row("verification", _verdicts(result))
     table.add_row("end check", _end_check(result))

@@ -20,6 +20,8 @@ from surgeon_passes import Rule
 TOLERANCE = 3e-6
 """Largest difference of a channel from the original, over that channel's scale."""
 Arrays = Mapping[str, Any]
+SEEN: set[tuple[str, str]] = set()
+"""("applied" or "declined", rule) of what :func:`apply` did since it was last cleared."""
 
 
 @dataclass
@@ -66,8 +68,10 @@ def apply(rules: Rule | Iterable[Rule], proto: onnx.ModelProto, **options: bool)
         assert decision.rule in names
         if decision.status == "applied":
             result.applied.append(decision.rule)
+            SEEN.add(("applied", decision.rule))
         else:
             result.reasons.append(decision.reason)
+            SEEN.add(("declined", decision.rule))
     return result
 
 
