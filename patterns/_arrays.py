@@ -12,6 +12,8 @@ from onnx import TensorProto
 from surgeon_passes import Decline, Operand
 
 Floats = NDArray[np.float64]
+GEMM_TYPES = (1, 10, 11)
+"""TensorProto.FLOAT, FLOAT16, DOUBLE: what ONNX Runtime has a Gemm for."""
 
 
 def floats(operand: Operand) -> Floats:
@@ -92,6 +94,10 @@ class Affine:
     def scales(self) -> bool:
         return bool((self.scale != 1).any())
 
+    @property
+    def shifts(self) -> bool:
+        return bool(self.shift.any())
+
     def bias(self, bias: Floats | None) -> Floats | None:
         """What becomes of a bias [channels]; None where there was none and there is nothing to add."""
         if bias is None:
@@ -101,6 +107,25 @@ class Affine:
     def require_channels(self, channels: int, what: str) -> None:
         if self.channels != channels:
             raise Decline(f"{what} has {channels} channels, not {self.channels}")
+
+
+def constant_affine(op: str, k: Floats, name: str, *, from_constant: bool) -> Affine:
+    """What Mul, Div, Add, Sum or Sub with a constant [channels] does; ``from_constant``: it is what is subtracted from.
+
+    Raises Decline where ``name``, the constant, divides by zero.
+    """
+    one, zero = np.ones_like(k), np.zeros_like(k)
+    match op:
+        case "Mul":
+            return Affine(k, zero)
+        case "Div":
+            if not k.all():
+                raise Decline(f"'{name}' divides by zero")
+            return Affine(1 / k, zero)
+        case "Sub":
+            return Affine(-one, k) if from_constant else Affine(one, -k)
+        case _:
+            return Affine(one, k)
 
 
 def output_channels(op: str, weight: Floats, group: int) -> int:

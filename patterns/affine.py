@@ -12,26 +12,13 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._arrays import Affine, along, channel_vector, floats, output_channels, scale_outputs
+from ._arrays import Affine, along, channel_vector, constant_affine, floats, output_channels, scale_outputs
 
 
 def _affine(m: Match, channels: int, axis: int, rank: int) -> Affine:
     """What ``y`` does to ``c``, with the constant ``k`` on either side."""
     k = channel_vector(m.k, channels, axis, rank)
-    one, zero = np.ones(channels), np.zeros(channels)
-    match m.y.op:
-        case "Mul":
-            return Affine(k, zero)
-        case "Div":
-            if not k.all():
-                raise Decline(f"'{m.k.name}' divides by zero")
-            return Affine(1 / k, zero)
-        case "Sub" if m.y.node.input(0) is not m.c.tensor:
-            return Affine(-one, k)
-        case "Sub":
-            return Affine(one, -k)
-        case _:
-            return Affine(one, k)
+    return constant_affine(m.y.op, k, m.k.name, from_constant=m.y.node.input(0) is not m.c.tensor)
 
 
 def _require_rank(m: Match, *constants: Any) -> None:

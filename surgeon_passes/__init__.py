@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surgeon_passes.grouping import Group, groups
     from surgeon_passes.passes import (
         Cleanup,
+        Constants,
         ConvertOpset,
         Duplicates,
         Fold,
@@ -45,6 +46,7 @@ _HOMES = {
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
     "passes": (
         "Cleanup",
+        "Constants",
         "ConvertOpset",
         "Duplicates",
         "Fold",
@@ -69,6 +71,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Cleanup",
+    "Constants",
     "ConvertOpset",
     "Decision",
     "Decline",

@@ -19,6 +19,7 @@ from surgeon_passes.model.graphs import model_of_graph, put_back
 from surgeon_passes.passes import (
     PASSES,
     Cleanup,
+    Constants,
     ConvertOpset,
     Duplicates,
     Fold,
@@ -185,7 +186,7 @@ def default_passes(
     if shapes:
         first.append(Specialize(shapes))
     rewrite = Rewrite(*DEFAULT_SETS, *_names(sets), rules=rules, allow_lossy_casts=allow_lossy_casts)
-    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup())
+    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup(), Constants())
 
 
 def optimize(

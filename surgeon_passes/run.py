@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.blocks import find_blocks
 from surgeon_passes.decisions import Decision
 from surgeon_passes.dynamics import find_dynamic
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
-from surgeon_passes.passes import Pass, Preparation, Specialize
+from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
 from surgeon_passes.passes.prepare import Draft
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
+from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import count
 from surgeon_passes.result import Result
 from surgeon_passes.rules.registry import Registry
@@ -112,7 +114,12 @@ class Run:
             external=self.external,
             shapes=self.shapes,
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
+            blocks=self.blocks(outcome.state),
         )
+
+    def blocks(self, state: State) -> tuple[Block, ...]:
+        rules = [*self.registry, *(r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules)]
+        return find_blocks(state.index, state.context.value, state.decisions, rules)
 
     @property
     def shapes(self) -> Mapping[str, Any]:
@@ -180,6 +187,8 @@ class Run:
         for step in (p for p in self.pipeline.passes if p.once):
             self.step(step, state)
         iterations, converged = self.fixpoint(state)
+        for step in (p for p in self.pipeline.passes if p.last):
+            self.step(step, state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
         types = state.types.declarable
@@ -187,7 +196,7 @@ class Run:
         return _Outcome(state, iterations, converged, export_model(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
-        steps = [p for p in self.pipeline.passes if not p.once]
+        steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
         for iteration in range(1, self.pipeline.max_iterations + 1):
             changed = [self.step(step, state) for step in steps]
             if not any(changed):

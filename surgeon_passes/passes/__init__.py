@@ -2,6 +2,7 @@
 
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.cleanup import Cleanup
+from surgeon_passes.passes.constants import Constants
 from surgeon_passes.passes.duplicates import Duplicates
 from surgeon_passes.passes.fold import Fold
 from surgeon_passes.passes.functions import InlineFunctions
@@ -21,12 +22,14 @@ PASSES: tuple[type[Pass], ...] = (
     Sizes,
     Duplicates,
     Cleanup,
+    Constants,
 )
 """All of them, in the order of the default pipeline; the first two on request."""
 
 __all__ = [
     "PASSES",
     "Cleanup",
+    "Constants",
     "ConvertOpset",
     "Duplicates",
     "Fold",

@@ -199,7 +199,8 @@ class _Sweeper:
                 try:
                     edit = self.apply(rule, match, log.tensors)
                 except Decline as decline:
-                    reason, nodes = str(decline), match.matched
+                    if str(decline) or not nodes:
+                        reason, nodes = str(decline), match.matched
                     continue
                 if edit is not None:
                     edit.decision.metrics = {**edit.decision.metrics, "seconds": time.perf_counter() - began}
