@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ import surgeon_passes as sp
 from surgeon_passes import Rule
 from surgeon_passes.patterns import ort, ort_gelu
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal
 
 DOMAIN = "com.microsoft"
@@ -66,6 +66,7 @@ def activate(b: Builder, x: str, op: str, attrs: dict[str, Any], low: float = -0
 # --- convolutions --------------------------------------------------------------------------------------------------------
 
 
+@property_of("fuse_activation_into_conv", "fuse_sum_and_activation_into_conv")
 @given(
     st.integers(1, 3), st.sampled_from([1, 2]), st.booleans(), st.integers(1, 2), st.integers(0, 1),
     st.sampled_from(ACTIVATIONS), st.booleans(),
@@ -84,6 +85,7 @@ def test_fuse_activation_into_conv_of_any_form(
     assert_made(rule, b.model(activate(b, c, *activation)), ({},), FusedConv=1)
 
 
+@declines("fuse_activation_into_conv")
 def test_fuse_activation_into_conv_declines() -> None:
     rule = ort.fuse_activation_into_conv
     b = Builder()
@@ -96,6 +98,7 @@ def test_fuse_activation_into_conv_declines() -> None:
     assert_declined(rule, b.model(b.node("Relu", c), b.node("Abs", c)), "is also used by")
 
 
+@declines("fuse_sum_and_activation_into_conv")
 def test_fuse_sum_and_activation_into_conv_declines_a_broadcast() -> None:
     b = Builder()
     c = b.conv(b.input("x", ["N", 2, "H"]), 2, 3, [3])
@@ -106,6 +109,7 @@ def test_fuse_sum_and_activation_into_conv_declines_a_broadcast() -> None:
 # --- matrices ------------------------------------------------------------------------------------------------------------
 
 
+@property_of("fuse_activation_into_gemm")
 @given(
     st.booleans(), st.booleans(), st.sampled_from([0.5, 1.0, -2.0]), st.booleans(),
     st.sampled_from([a for a in ACTIVATIONS if a[0] not in ("Clip", "HardSigmoid")]),
@@ -121,6 +125,7 @@ def test_fuse_activation_into_gemm_of_any_form(
     assert_made(ort.fuse_activation_into_gemm, b.model(activate(b, g, *activation)), ({},), FusedGemm=1)
 
 
+@declines("fuse_activation_into_gemm")
 def test_fuse_activation_into_gemm_declines() -> None:
     b = Builder(np.float64)
     g = b.node("Gemm", b.input("x", ["N", 3]), b.random(3, 5))
@@ -130,6 +135,7 @@ def test_fuse_activation_into_gemm_declines() -> None:
 MATMUL = (ort.fuse_scale_into_matmul, ort.fuse_transposed_left_into_matmul, ort.fuse_transposed_right_into_matmul)
 
 
+@property_of("fuse_scale_into_matmul", "fuse_transposed_left_into_matmul", "fuse_transposed_right_into_matmul")
 @given(st.integers(2, 4), st.booleans(), st.booleans(), st.sampled_from([None, "Mul", "Div"]), st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_fuse_scale_and_transposes_into_matmul_of_any_form(
@@ -151,6 +157,7 @@ def test_fuse_scale_and_transposes_into_matmul_of_any_form(
     assert_equal(model, result.model, ({},), tolerance=2e-5)
 
 
+@declines("fuse_scale_into_matmul")
 def test_fuse_scale_into_matmul_declines() -> None:
     rule = ort.fuse_scale_into_matmul
     for value, says in (
@@ -169,6 +176,7 @@ def test_fuse_scale_into_matmul_declines() -> None:
     assert_declined(rule, b.model(b.node("Mul", p, b.constant(2.0))), "an operand is a vector")
 
 
+@declines("fuse_transposed_left_into_matmul", "fuse_transposed_right_into_matmul")
 def test_fuse_transposed_left_and_right_into_matmul_decline() -> None:
     b = Builder()
     t = b.node("Transpose", b.input("x", [4, 3, 2]), perm=[1, 0, 2])
@@ -184,6 +192,7 @@ def test_fuse_transposed_left_and_right_into_matmul_decline() -> None:
 # --- normalization -------------------------------------------------------------------------------------------------------
 
 
+@property_of("fuse_skip_layer_normalization", "fuse_skip_rms_normalization")
 @given(st.integers(2, 3), st.booleans(), st.booleans(), st.booleans(), st.integers(0, 9))
 @settings(max_examples=25, deadline=None)
 def test_fuse_skip_normalization_of_any_form(rank: int, rms: bool, bias: bool, kept: bool, seed: int) -> None:
@@ -198,23 +207,22 @@ def test_fuse_skip_normalization_of_any_form(rank: int, rms: bool, bias: bool, k
     assert_made(rule, model, **made)
 
 
-@pytest.mark.parametrize(
-    ("op", "opset", "rule"),
-    [
-        ("LayerNormalization", 17, ort.fuse_skip_layer_normalization),
-        ("RMSNormalization", 23, ort.fuse_skip_rms_normalization),
-    ],
-)
-def test_fuse_skip_normalization_declines(op: str, opset: int, rule: Rule) -> None:
-    for shape, other, attrs, says in (
+@declines("fuse_skip_layer_normalization", "fuse_skip_rms_normalization")
+def test_fuse_skip_normalization_declines() -> None:
+    cases = (
         (["N", 3, 8], [1, 3, 8], {}, "are not known to have the same shape"),
         (["N", 2, 3, 8], ["N", 2, 3, 8], {}, "the rank is neither 2 nor 3"),
         (["N", 3, 8], ["N", 3, 8], {"axis": 1}, "more axes than the last"),
+    )
+    for op, opset, rule in (
+        ("LayerNormalization", 17, ort.fuse_skip_layer_normalization),
+        ("RMSNormalization", 23, ort.fuse_skip_rms_normalization),
     ):
-        b = Builder(opset=opset)
-        s = b.node("Add", b.input("x", shape), b.input("z", other))
-        scale = b.random(3, 8) if attrs else b.random(8)
-        assert_declined(rule, b.model(b.node(op, s, scale, **attrs)), says)
+        for shape, other, attrs, says in cases:
+            b = Builder(opset=opset)
+            s = b.node("Add", b.input("x", shape), b.input("z", other))
+            scale = b.random(3, 8) if attrs else b.random(8)
+            assert_declined(rule, b.model(b.node(op, s, scale, **attrs)), says)
 
 
 # --- Gelu ----------------------------------------------------------------------------------------------------------------
@@ -238,6 +246,7 @@ CONTRIB_GELU = (
 )
 
 
+@property_of("fuse_erf_into_contrib_gelu", "fuse_tanh_into_fast_gelu", "fuse_bias_into_contrib_gelu")
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.booleans(), st.booleans(), st.integers(0, 9))
 @settings(max_examples=25, deadline=None)
 def test_fuse_erf_and_tanh_into_contrib_gelu_of_any_shape(shape: list[int], tanh: bool, bias: bool, seed: int) -> None:
@@ -250,14 +259,19 @@ def test_fuse_erf_and_tanh_into_contrib_gelu_of_any_shape(shape: list[int], tanh
     assert_equal(model, result.model, ({},), tolerance=2e-5)
 
 
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_fuse_bias_into_gelu(approximate: str) -> None:
+@property_of("fuse_bias_into_gelu")
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.booleans(), st.sampled_from(["none", "tanh"]))
+@settings(max_examples=15, deadline=None)
+def test_fuse_bias_into_gelu_of_any_shape(shape: list[int], first: bool, approximate: str) -> None:
     b = Builder(opset=20)
-    y = b.node("Gelu", b.node("Add", b.input("x", ["N", 6]), b.random(6)), approximate=approximate)
-    made = {"BiasGelu" if approximate == "none" else "FastGelu": 1}
-    assert_made(ort_gelu.fuse_bias_into_gelu, b.model(y), **made)
+    operands = (b.input("x", shape), b.random(shape[-1]))
+    y = b.node("Gelu", b.node("Add", *operands[:: 1 if first else -1]), approximate=approximate)
+    assert_made(
+        ort_gelu.fuse_bias_into_gelu, b.model(y), ({},), **{"BiasGelu" if approximate == "none" else "FastGelu": 1}
+    )
 
 
+@declines("fuse_bias_into_gelu")
 def test_fuse_bias_into_gelu_declines() -> None:
     b = Builder(opset=20)
     y = b.node("Gelu", b.node("Add", b.input("x", [5, 6]), b.random(5, 1)))
@@ -267,6 +281,7 @@ def test_fuse_bias_into_gelu_declines() -> None:
     assert_declined(ort_gelu.fuse_bias_into_gelu, b.model(y), "is no vector along the last axis")
 
 
+@declines("fuse_bias_into_contrib_gelu")
 def test_fuse_bias_into_contrib_gelu_declines() -> None:
     b = Builder(opset=17)
     model = b.model(erf_gelu(b, str(b.node("Add", b.input("x", [5, 6]), b.random(5, 1)))))
@@ -274,15 +289,17 @@ def test_fuse_bias_into_contrib_gelu_declines() -> None:
     assert result.ops == {"Add": 1, "Gelu": 1} and any("along the last axis" in r for r in result.reasons)
 
 
-@pytest.mark.parametrize("form", [erf_gelu, tanh_gelu])
-def test_fuse_erf_and_tanh_into_contrib_gelu_decline(form: Any) -> None:
-    b = Builder(np.float16, opset=17)
-    result = apply(CONTRIB_GELU, b.model(form(b, b.input("x", ["N", 6]))))
-    assert not result.applied and any("to be float32" in r for r in result.reasons)
-    b = Builder(opset=20)
-    assert not apply(CONTRIB_GELU, b.model(form(b, b.input("x", ["N", 6])))).applied  # ONNX has its own there
+@declines("fuse_erf_into_contrib_gelu", "fuse_tanh_into_fast_gelu")
+def test_fuse_erf_and_tanh_into_contrib_gelu_decline() -> None:
+    for form in (erf_gelu, tanh_gelu):
+        b = Builder(np.float16, opset=17)
+        result = apply(CONTRIB_GELU, b.model(form(b, b.input("x", ["N", 6]))))
+        assert not result.applied and any("to be float32" in r for r in result.reasons)
+        b = Builder(opset=20)
+        assert not apply(CONTRIB_GELU, b.model(form(b, b.input("x", ["N", 6])))).applied  # ONNX has its own there
 
 
+@property_of("fuse_quick_gelu")
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.sampled_from([None, 1.702, -0.5]))
 @settings(max_examples=15, deadline=None)
 def test_fuse_quick_gelu_of_any_shape(shape: list[int], alpha: float | None) -> None:
@@ -292,6 +309,7 @@ def test_fuse_quick_gelu_of_any_shape(shape: list[int], alpha: float | None) -> 
     assert_made(ort_gelu.fuse_quick_gelu, b.model(b.node("Mul", b.node("Sigmoid", inner), x)), ({},), QuickGelu=1)
 
 
+@declines("fuse_quick_gelu")
 def test_fuse_quick_gelu_declines() -> None:
     b = Builder()
     x = b.input("x", ["N", 6])
