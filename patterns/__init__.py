@@ -45,5 +45,7 @@ FAMILIES = (
     "npu_einsum",
     "npu_indexing",
     "npu_attention",
+    "ort_gelu",
+    "ort",
 )
 """Modules in the default order of their rules."""

@@ -17,6 +17,7 @@ FLOAT, FLOAT16, DOUBLE = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOU
     sets=SETS,
     opset=(14, None),
     may_grow=True,
+    opposes=("fuse_hard_swish", "fuse_written_out_hard_swish"),
 )
 def decompose_hard_swish(m: Match) -> Replacement:
     """HardSwish is a product of its input and a Clip.
@@ -53,6 +54,7 @@ def decompose_hard_swish(m: Match) -> Replacement:
     exactness="rounding",
     sets=SETS,
     may_grow=True,
+    opposes=("fuse_hard_sigmoid",),
 )
 def decompose_hard_sigmoid(m: Match) -> Replacement:
     """HardSigmoid is a Clip of a straight line.
@@ -133,6 +135,7 @@ def decompose_gelu(m: Match) -> Replacement:
     sets=SETS,
     opset=(18, None),
     may_grow=True,
+    opposes=("fuse_mish",),
 )
 def decompose_mish(m: Match) -> Replacement:
     """Mish is a product of its input and a Tanh.
@@ -165,6 +168,7 @@ def decompose_mish(m: Match) -> Replacement:
     sets=SETS,
     opset=(24, None),
     may_grow=True,
+    opposes=("fuse_swish",),
 )
 def decompose_swish(m: Match) -> Replacement:
     """Swish is a product of its input and a Sigmoid.

@@ -33,6 +33,7 @@ def _attention(heads: bool, mask: bool) -> str:
     sets=SETS,
     opset=(23, None),
     may_grow=True,
+    opposes=("fuse_attention",),
 )
 def decompose_attention(m: Match) -> Replacement:
     """Attention is two MatMuls with a Softmax between them.
@@ -120,6 +121,11 @@ def _heads(m: Match, rank: int) -> tuple[int, int]:
     sets=SETS,
     opset=(23, None),
     may_grow=True,
+    opposes=(
+        "fuse_rotary_embedding",
+        "fuse_computed_rotary_embedding",
+        "fuse_interleaved_rotary_embedding",
+    ),
 )
 def decompose_rotary_embedding(m: Match) -> Replacement:
     """RotaryEmbedding turns the two halves of each head by an angle.

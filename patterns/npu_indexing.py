@@ -152,6 +152,7 @@ def _box(places: Any, shape: Any) -> list[int]:
     sets=SETS,
     opset=(11, None),
     may_grow=True,
+    opposes=("fuse_depth_to_space",),
 )
 def decompose_depth_to_space(m: Match) -> Replacement:
     """DepthToSpace is a Transpose between two reshapes.
@@ -191,6 +192,12 @@ def decompose_depth_to_space(m: Match) -> Replacement:
     exactness="exact",
     sets=SETS,
     may_grow=True,
+    opposes=(
+        "fuse_space_to_depth",
+        "fuse_pixel_unshuffle_into_conv",
+        "fuse_strided_slices_into_conv",
+        "fuse_strided_slices",
+    ),
 )
 def decompose_space_to_depth(m: Match) -> Replacement:
     """SpaceToDepth is a Transpose between two reshapes.

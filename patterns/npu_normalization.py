@@ -79,6 +79,7 @@ def decompose_layer_normalization(m: Match) -> Replacement:
     sets=SETS,
     opset=(23, None),
     may_grow=True,
+    opposes=("fuse_rms_normalization", "fold_scale_into_rms_normalization"),
 )
 def decompose_rms_normalization(m: Match) -> Replacement:
     """RMSNormalization is a mean of squares, a division and a scale.
@@ -138,6 +139,7 @@ def _require_wide(x: Operand) -> None:
     sets=SETS,
     opset=(21, None),
     may_grow=True,
+    opposes=("fuse_group_normalization", "fold_constant_into_group_normalization"),
 )
 def decompose_group_normalization(m: Match) -> Replacement:
     """GroupNormalization is a normalization of the input reshaped to groups, and a scale and bias per channel.
@@ -212,6 +214,7 @@ def decompose_group_normalization(m: Match) -> Replacement:
     sets=SETS,
     opset=(11, None),
     may_grow=True,
+    opposes=("fuse_lp_normalization",),
 )
 def decompose_lp_normalization(m: Match) -> Replacement:
     """LpNormalization is a division by the norm, by one where that is zero.

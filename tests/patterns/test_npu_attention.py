@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from surgeon_passes.patterns import npu_attention as family
 
+from .covering import declines, property_of
 from .npu import assert_declines, assert_decomposes
 
 DTYPES = st.sampled_from([np.float32, np.float64])
@@ -28,6 +29,7 @@ def qkv(batch: int, heads: int, t: int, s: int, size: int, dtype: Any = np.float
     return found
 
 
+@property_of("decompose_attention")
 @given(
     st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), DTYPES,
     st.sampled_from([3, 4]), st.booleans(), st.sampled_from([None, 0.3]),
@@ -51,6 +53,7 @@ def test_decompose_attention_of_open_sizes() -> None:
     assert result.ops["MatMul"] == 2 and result.ops["Softmax"] == 1
 
 
+@declines("decompose_attention")
 @pytest.mark.parametrize(
     ("change", "attrs", "says"),
     [
@@ -79,6 +82,7 @@ def rotary(batch: int, heads: int, t: int, size: int, dtype: Any = np.float32) -
     return {"x": x, "cos": np.cos(angles).astype(dtype), "sin": np.sin(angles).astype(dtype)}
 
 
+@property_of("decompose_rotary_embedding")
 @given(
     st.integers(1, 3),
     st.integers(1, 3),
@@ -93,6 +97,7 @@ def test_decompose_rotary_embedding_of_any_size(batch: int, heads: int, t: int, 
     assert_decomposes(family.decompose_rotary_embedding, "RotaryEmbedding", feeds, 23, dims)
 
 
+@declines("decompose_rotary_embedding")
 @pytest.mark.parametrize("attrs", [{"interleaved": 1}, {"rotary_embedding_dim": 2}])
 def test_decompose_rotary_embedding_declines(attrs: dict[str, int]) -> None:
     feeds = rotary(2, 3, 4, 4)

@@ -15,6 +15,7 @@ from surgeon_passes import Rule
 from surgeon_passes.patterns import npu_einsum as family
 from surgeon_passes.rules.registry import rules_of
 
+from .covering import declines, property_of
 from .harness import Result, apply
 from .npu import one_node
 
@@ -58,18 +59,21 @@ def equations(draw: st.DrawFn, number: int) -> str:
     return f"{','.join(terms)}->{''.join(kept)}"
 
 
+@property_of("decompose_einsum", "sum_einsum_operand")
 @given(equations(2), st.sampled_from([np.float32, np.float16, np.float64]))
 @settings(max_examples=60, deadline=None)
 def test_decompose_einsum_of_any_two_operands(equation: str, dtype: Any) -> None:
     check(equation, dtype=dtype)
 
 
+@property_of("decompose_einsum_of_one")
 @given(equations(1), st.sampled_from([np.float32, np.float64]))
 @settings(max_examples=25, deadline=None)
 def test_decompose_einsum_of_one_of_any_equation(equation: str, dtype: Any) -> None:
     check(equation, dtype=dtype)
 
 
+@property_of("split_einsum")
 @given(st.integers(3, 4).flatmap(equations))
 @settings(max_examples=20, deadline=None)
 def test_split_einsum_of_any_equation(equation: str) -> None:
@@ -95,6 +99,7 @@ def test_decompose_einsum_of_open_sizes() -> None:
     assert check("abcd,afcd->acbf", dims=dims).ops == {"Transpose": 2, "MatMul": 1}
 
 
+@declines("decompose_einsum")
 @pytest.mark.parametrize(
     ("equation", "dims", "says"),
     [
@@ -112,18 +117,21 @@ def test_decompose_einsum_declines(equation: str, dims: dict[str, Any], says: st
     assert result.ops == {"Einsum": 1} and any(says in reason for reason in result.reasons), result.reasons
 
 
+@declines("decompose_einsum_of_one")
 @pytest.mark.parametrize("equation", ["aa->a", "...a->a"])
 def test_decompose_einsum_of_one_declines(equation: str) -> None:
     result = apply(RULES, model(equation, {"x0": np.ones((2, 2), np.float32)}))
     assert result.ops == {"Einsum": 1} and result.reasons
 
 
+@declines("split_einsum")
 def test_split_einsum_declines() -> None:
     feeds = {f"x{i}": np.ones((2, 2), np.float32) for i in range(3)}
     result = apply(family.split_einsum, model("aa,ab,bc->c", feeds))
     assert not result.applied and "takes a diagonal" in result.reasons[0]
 
 
+@declines("sum_einsum_operand")
 def test_sum_einsum_operand_leaves_what_is_not_alone() -> None:
     feeds = operands("ab,bc->ac")
     assert not apply(family.sum_einsum_operand, model("ab,bc->ac", feeds)).applied

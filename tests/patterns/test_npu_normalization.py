@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surgeon_passes import Rule
 from surgeon_passes.patterns import npu_normalization as family
 
+from .covering import declines, property_of
 from .harness import apply
 from .npu import assert_declines, assert_decomposes, one_node, run_anywhere
 
@@ -23,6 +22,7 @@ def array(rng: np.random.Generator, shape: Any, dtype: Any) -> Any:
     return np.asarray(rng.standard_normal(shape) + 0.3).astype(dtype)
 
 
+@property_of("decompose_layer_normalization")
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data(), DTYPES, st.booleans(), st.booleans(), st.booleans()
 )
@@ -41,6 +41,7 @@ def test_decompose_layer_normalization_of_any_shape(
     assert_decomposes(rule, "LayerNormalization", feeds, 17, dims, axis=axis, epsilon=1e-3)
 
 
+@property_of("decompose_rms_normalization")
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data(), DTYPES)
 @settings(max_examples=20, deadline=None)
 def test_decompose_rms_normalization_of_any_shape(shape: list[int], data: st.DataObject, dtype: Any) -> None:
@@ -50,6 +51,7 @@ def test_decompose_rms_normalization_of_any_shape(shape: list[int], data: st.Dat
     assert_decomposes(family.decompose_rms_normalization, "RMSNormalization", feeds, 23, axis=axis, epsilon=1e-3)
 
 
+@property_of("decompose_group_normalization")
 @given(st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(1, 4), min_size=1, max_size=3), DTYPES, st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_decompose_group_normalization_of_any_shape(
@@ -71,6 +73,7 @@ def test_decompose_group_normalization_of_any_shape(
     np.testing.assert_allclose(run_anywhere(result.model, feeds), expected * scale + bias, tolerance, tolerance)
 
 
+@property_of("decompose_lp_normalization")
 @given(st.integers(-3, 2), st.sampled_from([1, 2]), DTYPES, st.booleans(), st.integers(0, 99))
 @settings(max_examples=20, deadline=None)
 def test_decompose_lp_normalization_of_any_axis(axis: int, p: int, dtype: Any, zeros: bool, seed: int) -> None:
@@ -80,19 +83,16 @@ def test_decompose_lp_normalization_of_any_axis(axis: int, p: int, dtype: Any, z
     assert_decomposes(family.decompose_lp_normalization, "LpNormalization", {"x": x}, 17, axis=axis, p=p)
 
 
-@pytest.mark.parametrize(
-    ("rule", "op", "opset", "others"),
-    [
-        (family.decompose_layer_normalization, "LayerNormalization", 17, ("s",)),
-        (family.decompose_rms_normalization, "RMSNormalization", 23, ("s",)),
-        (family.decompose_lp_normalization, "LpNormalization", 22, ()),
-    ],
-)
-def test_half_precision_stays(rule: Rule, op: str, opset: int, others: tuple[str, ...]) -> None:
-    feeds = {"x": np.ones((2, 4, 3, 4), np.float16), **{name: np.ones(4, np.float16) for name in others}}
-    assert_declines(rule, HALF, op, feeds, opset)
+@declines("decompose_layer_normalization", "decompose_rms_normalization", "decompose_lp_normalization")
+def test_half_precision_stays() -> None:
+    feeds = {"x": np.ones((2, 4, 3, 4), np.float16)}
+    scaled = {**feeds, "s": np.ones(4, np.float16)}
+    assert_declines(family.decompose_layer_normalization, HALF, "LayerNormalization", scaled, 17)
+    assert_declines(family.decompose_rms_normalization, HALF, "RMSNormalization", scaled, 23)
+    assert_declines(family.decompose_lp_normalization, HALF, "LpNormalization", feeds, 22)
 
 
+@declines("decompose_group_normalization")
 def test_decompose_group_normalization_declines() -> None:
     rule, op = family.decompose_group_normalization, "GroupNormalization"
     feeds = {"x": np.ones((2, 4, 3, 5), np.float32), "s": np.ones(4, np.float32), "b": np.ones(4, np.float32)}
