@@ -128,6 +128,52 @@ def assert_equal(
             _assert_close(value, found[name], tolerance, name)
 
 
+def assert_equal_to_rounding(
+    before: onnx.ModelProto,
+    after: onnx.ModelProto,
+    sizes: Iterable[Mapping[str, int]],
+    runner: Callable[[onnx.ModelProto, Arrays], dict[str, np.ndarray]] = run,
+    roundings: int = 16,
+) -> None:
+    """Both models give the same, to some roundings of what they add up.
+
+    What a model of several steps rounds on the way may be more than its result, where terms cancel: a bound relative to the
+    result would measure the original.
+    """
+    for number, choice in enumerate(sizes):
+        given = feeds_for(before, choice, seed=number)
+        expected, found = runner(before, given), runner(after, given)
+        terms = runner(_all_positive(before), _absolute(given))
+        assert list(expected) == list(found)
+        for name, value in expected.items():
+            assert value.dtype == found[name].dtype and value.shape == found[name].shape
+            a, b, most = (side[name].astype(np.float64) for side in (expected, found, terms))
+            error = (np.abs(a - b) / np.maximum(most, 1e-3)).max(initial=0)
+            assert error <= roundings * np.finfo(value.dtype).eps, f"{name} differs by {error:.3g} of its terms"
+
+
+def _absolute(arrays: Arrays) -> dict[str, np.ndarray]:
+    return {name: np.abs(value) for name, value in arrays.items()}
+
+
+def _all_positive(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every term of its sums positive: weights without signs, Sub as Add."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    means = {node.input[3] for node in made.graph.node if node.op_type == "BatchNormalization"}
+    for held in made.graph.initializer:
+        value = numpy_helper.to_array(held)
+        if value.dtype.kind == "f":
+            positive = (
+                -np.abs(value) if held.name in means else np.abs(value)
+            )  # what is normalised has its mean taken away
+            held.CopyFrom(numpy_helper.from_array(positive, held.name))
+    for node in made.graph.node:
+        if node.op_type == "Sub":
+            node.op_type = "Add"
+    return made
+
+
 def _assert_close(a: np.ndarray, b: np.ndarray, tolerance: float | None, name: str) -> None:
     if tolerance == 0 or a.dtype.kind != "f":
         assert a.tobytes() == b.tobytes(), name

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from surgeon_passes.patterns.batch_norm import fold_batch_norm_into_conv
 from surgeon_passes.patterns.reparam import merge_branch_difference, merge_parallel_branches
 
-from .harness import Builder, apply, assert_equal, constants, operators, reference, run
+from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, reference, run
 from .test_reparam import DIMS, SIZES, attrs_of, total
 
 RULES = [fold_batch_norm_into_conv, merge_parallel_branches, merge_branch_difference]
@@ -335,5 +335,4 @@ def test_any_kinds_of_branch(seed: int, dtype: Any) -> None:
     if rng.integers(2):
         model = b.model(b.node("Sub", total(b, *branches[:-1]), branches[-1]))
     result = apply(RULES, model)
-    tolerance = {np.float32: 1e-5, np.float16: 2e-2, np.float64: 1e-12}[dtype]
-    assert_equal(model, result.model, SIZES[:1], tolerance, runner=reference if dtype is np.float64 else run)
+    assert_equal_to_rounding(model, result.model, SIZES[:1], reference if dtype is np.float64 else run)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from surgeon_passes.patterns.transposed_branches import merge_transposed_branches
 
-from .harness import Builder, apply, assert_equal, constants, operators, run
+from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, run
 from .test_reparam import total
 
 SIZES = ({"N": 2, "H": 5, "W": 3, "D": 4}, {"N": 1, "H": 2, "W": 6, "D": 3})
@@ -182,5 +182,4 @@ def test_any_branches(seed: int, dtype: Any) -> None:
     made = [deconv(b, x, kernel, bool(rng.integers(2)), group, **form) for kernel, form in branches]
     model = b.model(total(b, *made))
     result = apply(merge_transposed_branches, model)
-    tolerance = {np.float32: 3e-6, np.float16: 1e-2, np.float64: 1e-12}[dtype]
-    assert_equal(model, result.model, SIZES[:1], tolerance, runner=by_definition if dtype is np.float64 else run)
+    assert_equal_to_rounding(model, result.model, SIZES[:1], by_definition if dtype is np.float64 else run)
