@@ -24,7 +24,28 @@ FAMILIES = (
     "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
     "gemm",  # what the weight itself cannot take in
-    "decomposed",  # written-out operators: none of the above makes or breaks one
-    "reparam",  # last: a branch is merged only when it is as short as it gets
+    "clip",  # written-out operators: none of the above makes or breaks one
+    "activation",
+    "piecewise",
+    "softmax",
+    "normalization",
+    "channel_normalization",
+    "reduction",
+    "rearrange",
+    "rotary",
+    "attention",
+    "border",  # a written border is padding …
+    "sequence",  # … and what is in a row becomes one …
+    "reparam",  # … before branches are summed: each is as short as it gets
+    "transposed_branches",
+    "linear_branches",
+    "stacked",
+    "npu_activation",  # target sets, off by default; of opposing rules only one side takes part in a run
+    "npu_normalization",
+    "npu_einsum",
+    "npu_indexing",
+    "npu_attention",
+    "ort_gelu",
+    "ort",
 )
 """Modules in the default order of their rules."""
