@@ -135,15 +135,6 @@ class Mixed(nn.Module):
         return torch.exp(x.half().float()).half().float() * 2
 
 
-class MonteCarlo(nn.Module):
-    """Dropout that tells what it kept, for an estimate of uncertainty; off here."""
-
-    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        kept, mask = torch.native_dropout(x, 0.5, self.training)
-        other, _ = torch.native_dropout(y, 0.5, self.training)
-        return kept * 2, mask.logical_not(), other + 1
-
-
 TOKENS = {0: {0: "batch", 1: "length"}, 1: {0: "batch", 1: "length"}}
 RAW: dict[str, Any] = {"optimize": False}
 
@@ -184,6 +175,5 @@ NETWORKS = (
         sample=selected,
         dynamic={0: {0: "rows", 2: "length"}, 1: {0: "rows"}},
     ),
-    Network("movement_monte_carlo", MonteCarlo, ((2, 8), (2, 8)), opset=18, exporters=("dynamo",)),
     Network("movement_mixed", Mixed, ((2, 8),), opset=18),
 )
