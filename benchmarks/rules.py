@@ -44,6 +44,8 @@ def fired(task: tuple[str, Path, dict[str, list[int]] | None]) -> tuple[str, set
     label, path, shapes = task
     result = sp.optimize(path, shapes, verify="off")
     found = {decision.rule for decision in result.applied}
+    if "Cast" in operators(result.proto):  # what a user has to allow
+        found |= {d.rule for d in sp.optimize(path, shapes, allow_lossy_casts=True, verify="off").applied}
     held = operators(result.proto) | operators(result.original)
     for extra, roots in optional_sets().items():
         if roots & held:
