@@ -43,7 +43,8 @@ def fired(label: str, path: Path, shapes: dict[str, list[int]] | None) -> tuple[
     found: set[str] = set()
     for extra in (None, *optional_sets()):
         sets = sp.Rewrite().sets if extra is None else (*sp.Rewrite().sets, extra)
-        passes = [sp.Rewrite(*sets) if isinstance(p, sp.Rewrite) else p for p in default_passes(shapes)]
+        chosen = sp.Rewrite(*sets, approximate=extra is not None)
+        passes = [chosen if isinstance(p, sp.Rewrite) else p for p in default_passes(shapes)]
         result = sp.Pipeline(*passes).run(path, verify="off")
         found |= {decision.rule for decision in result.applied}
     return label, found
