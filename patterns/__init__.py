@@ -20,8 +20,10 @@ FAMILIES = (
     "counting",
     "batch_norm",  # a Conv must have taken in its BatchNormalization …
     "affine",  # … and its scale before branches are summed
+    "constant_chain",  # what no linear operator took in
     "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
+    "gemm",  # what the weight itself cannot take in
     "clip",  # written-out operators: none of the above makes or breaks one
     "activation",
     "piecewise",
@@ -32,6 +34,18 @@ FAMILIES = (
     "rearrange",
     "rotary",
     "attention",
-    "reparam",  # last: a branch is merged only when it is as short as it gets
+    "border",  # a written border is padding …
+    "sequence",  # … and what is in a row becomes one …
+    "reparam",  # … before branches are summed: each is as short as it gets
+    "transposed_branches",
+    "linear_branches",
+    "stacked",
+    "npu_activation",  # target sets, off by default; of opposing rules only one side takes part in a run
+    "npu_normalization",
+    "npu_einsum",
+    "npu_indexing",
+    "npu_attention",
+    "ort_gelu",
+    "ort",
 )
 """Modules in the default order of their rules."""

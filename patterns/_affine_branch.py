@@ -37,8 +37,8 @@ class AffineBranch:
     dilations: Ints
     group: int
     auto_pad: str = "NOTSET"
-    is_free: bool = False
-    """whether the branch holds no weights as it stands"""
+    held: int | None = None
+    """weights that the branch holds as it stands, where they are not its kernel's"""
 
     @property
     def rank(self) -> int:
@@ -81,8 +81,8 @@ class AffineBranch:
 
     @property
     def cost(self) -> int:
-        """Weights, which are the multiply-accumulates for each output place."""
-        return 0 if self.is_free else int(self.kernel.size)
+        """Weights as it stands, which are about the multiply-accumulates for each output place."""
+        return int(self.kernel.size) if self.held is None else self.held
 
     def attributes(self) -> Mapping[str, Any]:
         """The attributes of the Conv."""
@@ -101,7 +101,7 @@ def pointwise(scale: Floats, shift: Floats, rank: int) -> AffineBranch:
     """``x -> scale·x + shift`` per channel: a depthwise 1x1 convolution. Both are float64 [C]."""
     channels, ones = len(scale), (1,) * rank
     kernel = scale.reshape((channels, 1, *ones))
-    return AffineBranch(kernel, shift, (0,) * (2 * rank), ones, ones, channels, is_free=True)
+    return AffineBranch(kernel, shift, (0,) * (2 * rank), ones, ones, channels, held=0)
 
 
 def explicit_pads(branch: AffineBranch, mode: str, sizes: Sequence[Any] | None) -> AffineBranch:
@@ -204,7 +204,7 @@ def merge(branches: Sequence[AffineBranch]) -> AffineBranch:
     same = [widen(regroup(b, group), outputs) for b in branches]
     bias = np.sum([b.bias for b in same], axis=0)
     if same[0].auto_pad != "NOTSET":
-        return replace(same[0], is_free=False, kernel=np.sum([b.kernel for b in same], axis=0), bias=bias)
+        return replace(same[0], held=None, kernel=np.sum([b.kernel for b in same], axis=0), bias=bias)
     window = Window.around(same)
     kernel = np.sum([window.place(b) for b in same], axis=0)
     return AffineBranch(kernel, bias, window.pads, same[0].strides, window.step, group)

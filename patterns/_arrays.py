@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from surgeon_passes import Decline, Operand
 
 Floats = NDArray[np.float64]
+GEMM_TYPES = (1, 10, 11)
+"""TensorProto.FLOAT, FLOAT16, DOUBLE: what ONNX Runtime has a Gemm for."""
 
 
 def floats(operand: Operand) -> Floats:
@@ -28,6 +31,28 @@ def require_finite(array: Floats, what: str) -> Floats:
     if not np.isfinite(array).all():
         raise Decline(f"{what} is not finite")
     return array
+
+
+def require_float(*operands: Operand) -> None:
+    """That all are float32. Raises Decline."""
+    for operand in operands:
+        if operand.dtype != TensorProto.FLOAT:
+            raise Decline(f"'{operand.name}' is not known to be float32")
+
+
+def scalar(operand: Operand, rank: int | None) -> float:
+    """The one number that a constant holds. Raises Decline for several, and where it may raise a tensor of ``rank``."""
+    value = require_finite(floats(operand), f"'{operand.name}'")
+    if value.size != 1 or rank is None or value.ndim > rank:
+        raise Decline(f"'{operand.name}' is not one number, or may raise the rank")
+    return float(value.reshape(()))
+
+
+def along_last(x: Operand, bias: Operand) -> None:
+    """That ``bias`` is a vector along the last axis of ``x``, both float32. Raises Decline."""
+    require_float(x, bias)
+    if bias.rank != 1 or not x.shape or not bias.shape or x.shape[-1] != bias.shape[0]:
+        raise Decline(f"'{bias.name}' is no vector along the last axis of '{x.name}'")
 
 
 def along(vector: Floats, axis: int, rank: int) -> Floats:

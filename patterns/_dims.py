@@ -15,6 +15,14 @@ INT64_MAX = 2**63 - 1
 FAR = 2**31 - 1
 """From here on an end of a Slice means "to the end": no tensor is longer, and ONNX itself advises it."""
 
+POINTWISE = "|".join(
+    (
+        "Abs|Ceil|Elu|Erf|Exp|Floor|Gelu|HardSigmoid|HardSwish|LeakyRelu|Log|Mish|Neg|Not|Reciprocal|Relu|Round|Selu",
+        "Sigmoid|Sign|Softplus|Softsign|Sqrt|Tanh|ThresholdedRelu|Cast",
+    )
+)
+"""Operators of one operand that work on each element by itself, wherever it lies."""
+
 
 def same(a: Any, b: Any) -> bool:
     """Whether two dims (ints, symbols or None) are certainly equal."""

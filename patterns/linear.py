@@ -11,11 +11,8 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, floats
+from ._arrays import GEMM_TYPES, Floats, floats
 from ._dims import ints, same_shape
-
-FLOATS = (1, 10, 11)
-"""TensorProto.FLOAT, FLOAT16, DOUBLE: what ONNX Runtime has a Gemm for."""
 
 
 @rule(
@@ -65,7 +62,7 @@ def fuse_linear(m: Match) -> Replacement:
 
 
 def _require_gemm_type(weight: Operand) -> None:
-    if weight.dtype not in FLOATS:
+    if weight.dtype not in GEMM_TYPES:
         raise Decline(f"ONNX Runtime has no Gemm for the type of '{weight.name}'")
 
 

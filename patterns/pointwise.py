@@ -8,6 +8,9 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
+ROUNDING = {"Ceil", "Floor", "Round"}
+"""What gives whole numbers, and leaves them alone."""
+
 
 @rule(
     pattern="""
@@ -25,13 +28,13 @@ from surgeon_passes import Decline, Match, Operand, Replacement, rule
     sets=("cleanup",),
 )
 def merge_idempotent_pair(m: Match) -> Replacement:
-    """Relu of Relu is one Relu; likewise Abs, Ceil, Floor, Round and Sign.
+    """Relu of Relu is one Relu; likewise Abs and Sign, and Ceil, Floor and Round of one another.
 
     Algebra
-        f(f(x)) = f(x)
+        f(f(x)) = f(x); what is rounded to an integer is one
 
     Declines when
-        the two are different operators.
+        the two are different operators, but for those that round.
 
     Example
         before:
@@ -44,9 +47,86 @@ def merge_idempotent_pair(m: Match) -> Replacement:
                 y = Relu(x)
             }
     """
-    if m.a.op != m.y.op:
+    if m.a.op != m.y.op and not {m.a.op, m.y.op} <= ROUNDING:
         raise Decline
     return Replacement("share" if m.a.is_shared else "merge")
+
+
+@rule(
+    pattern="""
+        a = Neg|Not(x)
+        y = Neg|Not(a)
+    """,
+    rewrite={
+        "alone": "y = x",
+        "shared": """
+            a = @a(x)<@a>
+            y = x
+        """,
+    },
+    exactness="exact",
+    sets=("cleanup",),
+)
+def drop_inverse_pair(m: Match) -> Replacement:
+    """Neg of Neg and Not of Not go.
+
+    Algebra
+        both only flip a bit, and flip it back: the sign of NaN and of zero included
+
+    Declines when
+        both sides are interface of a graph: an output must be made by a node.
+
+    Example
+        before:
+            g (bool[N] x) => (bool[N] y) {
+                a = Not(x)
+                b = Not(a)
+                y = And(b, x)
+            }
+        after:
+            g (bool[N] x) => (bool[N] y) {
+                y = And(x, x)
+            }
+    """
+    return Replacement("shared" if m.a.is_shared else "alone")
+
+
+@rule(
+    pattern="""
+        a = Sigmoid|HardSigmoid|Softmax|Exp|Abs(x)
+        y = Relu(a)
+    """,
+    rewrite={
+        "alone": "y = @a(x)<@a>",
+        "shared": """
+            a = @a(x)<@a>
+            y = a
+        """,
+    },
+    exactness="exact",
+    sets=("cleanup",),
+)
+def drop_relu_of_nonnegative(m: Match) -> Replacement:
+    """A Relu of what is never negative goes.
+
+    Algebra
+        max(0, a) = a where a is +0 or above; NaN stays NaN
+
+    Declines when
+        the operator in front of it may give less than +0.
+
+    Example
+        before:
+            g (float[N,2] x) => (float[N,2] y) {
+                a = Softmax(x)
+                y = Relu(a)
+            }
+        after:
+            g (float[N,2] x) => (float[N,2] y) {
+                y = Softmax(x)
+            }
+    """
+    return Replacement("shared" if m.a.is_shared else "alone")
 
 
 @rule(

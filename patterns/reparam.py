@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from surgeon_passes import Decline, Leaf, Match, Replacement, rule
 
-from ._affine_branch import AffineBranch, cheapest, explicit_pads, merge, merged_cost, pointwise
-from ._arrays import batch_norm, floats, require_finite
-
-BARE = 2
-"""Number of the alternative of ``branch`` that is the bare tensor."""
+from ._affine_branch import AffineBranch, cheapest, merge, merged_cost
+from ._branch_steps import frame_of, read_branch, sizes_of, steps_between, steps_of, weights_of
 
 
 @rule(
     pattern="""
-        branch(x) = Conv(x, w, b?)
-                  | BatchNormalization(x, scale, bias, mean, var)
+        branch(x) = Conv(
+                        Conv(Conv(x, w3, b3?) | x, w2, b2?) | AveragePool(x) | Mul|Div(x, k: const)
+                        | BatchNormalization(x, scale, bias, mean, var) | x,
+                        w, b?)
+                  | BatchNormalization(
+                        AveragePool(Conv(x, w, b?) | x) | Mul|Div(x, k: const) | x, scale, bias, mean, var)
+                  | AveragePool(Conv(x, w, b?) | x)
+                  | Mul|Div(AveragePool(x) | BatchNormalization(x, scale, bias, mean, var) | x, k: const)
                   | x
         y = sum(branch(x)...)
     """,
@@ -64,8 +66,8 @@ def merge_parallel_branches(m: Match) -> Replacement:
                 y = Conv<pads = [1, 0, 1, 0], kernel_shape = [3, 1], strides = [1, 1], dilations = [1, 1], group = 1>(x, w, b)
             }
     """
-    sizes = m.x.shape[2:] if m.x.shape is not None else None
-    readable, reasons = _read(m, sizes)
+    sizes = sizes_of(m.x)
+    readable, reasons = _read(m)
     chosen = _choose(readable, sizes, reasons)
     taken = {id(leaf) for leaf, _ in chosen}
     result = merge([branch for _, branch in chosen])
@@ -83,56 +85,28 @@ Readable = list[tuple[Leaf, AffineBranch]]
 
 
 def _has_bias(leaf: Leaf) -> bool:
-    return leaf.op == "Conv" and leaf.b is not None
+    return any(node.op == "Conv" and node.input(2) is not None for node in leaf.nodes)
 
 
-def _read(m: Match, sizes: Sizes) -> tuple[Readable, list[str]]:
+def _has_conv(leaf: Leaf) -> bool:
+    return any(node.op == "Conv" for node in leaf.nodes)
+
+
+def _read(m: Match) -> tuple[Readable, list[str]]:
     """Leaves as branches, convolutions first; what stopped the others."""
+    chains = {id(leaf): steps_of(leaf) for leaf in m.branches}
+    frame = frame_of(chains.values(), m.x)
+    budget = sum(map(weights_of, chains.values()))
     found: Readable = []
     reasons: list[str] = []
-    for leaf in m.branches:
-        if leaf.op == "Conv":
-            try:
-                found.append((leaf, _convolution(leaf, sizes)))
-            except Decline as decline:
-                reasons.append(f"{leaf.out.name}: {decline}")
-    if not found:
+    for leaf in sorted(m.branches, key=lambda leaf: not _has_conv(leaf)):
+        try:
+            found.append((leaf, read_branch(chains[id(leaf)], frame, budget)))
+        except Decline as decline:
+            reasons.append(f"{leaf.out.name}: {decline}")
+    if not any(_has_conv(leaf) for leaf, _ in found):
         raise Decline("; ".join(["no branch is a Conv that can be merged", *reasons]))
-    conv = found[0][1]
-    for leaf in m.branches:
-        if leaf.op != "Conv":
-            try:
-                found.append((leaf, _depthwise(leaf, conv)))
-            except Decline as decline:
-                reasons.append(f"{leaf.out.name}: {decline}")
     return found, reasons
-
-
-def _convolution(leaf: Leaf, sizes: Sizes) -> AffineBranch:
-    weight = require_finite(floats(leaf.w), f"'{leaf.w.name}'")
-    bias = np.zeros(weight.shape[0])
-    if leaf.b is not None:
-        bias = require_finite(floats(leaf.b), f"'{leaf.b.name}'")
-    node = leaf.node
-    assert node is not None
-    branch = AffineBranch(
-        weight,
-        bias,
-        tuple(node.attr("pads")),
-        tuple(node.attr("strides")),
-        tuple(node.attr("dilations")),
-        int(node.attr("group")),
-    )
-    return explicit_pads(branch, str(node.attr("auto_pad")), sizes)
-
-
-def _depthwise(leaf: Leaf, conv: AffineBranch) -> AffineBranch:
-    """A BatchNormalization, or the bare tensor, which has as many channels as ``conv`` reads."""
-    if leaf.is_bare:
-        return pointwise(np.ones(conv.inputs), np.zeros(conv.inputs), conv.rank)
-    affine = batch_norm(leaf.node, leaf.scale, leaf.bias, leaf.mean, leaf.var)
-    affine.require_channels(conv.inputs, "the branches' input")
-    return pointwise(affine.scale, affine.shift, conv.rank)
 
 
 def _choose(readable: Readable, sizes: Sizes, reasons: list[str]) -> Readable:
@@ -143,23 +117,26 @@ def _choose(readable: Readable, sizes: Sizes, reasons: list[str]) -> Readable:
         # One output channel is broadcast by the sum; a bare input of one channel, too.
         channels = outputs if branch.outputs == 1 and branch.group == 1 else branch.outputs
         classes[branch.sizing(sizes), channels].append((leaf, branch))
-    able = [c for c in classes.values() if len(c) > 1 and any(leaf.op == "Conv" for leaf, _ in c)]
+    able = [c for c in classes.values() if len(c) > 1 and any(_has_conv(leaf) for leaf, _ in c)]
     if not able:
-        raise Decline("; ".join(["no two branches fit together", _differences(readable, sizes), *reasons]))
+        raise Decline(
+            "; ".join(
+                ["no two branches fit together", _differences([branch for _, branch in readable], sizes), *reasons]
+            )
+        )
     for members in sorted(able, key=len, reverse=True):
         positions = cheapest([branch for _, branch in members])
         chosen = [members[i] for i in positions]
-        if len(chosen) > 1 and any(leaf.op == "Conv" for leaf, _ in chosen):
+        if len(chosen) > 1 and any(_has_conv(leaf) for leaf, _ in chosen):
             return chosen
     branches = [branch for _, branch in able[0]]
     before, after = sum(b.cost for b in branches), merged_cost(branches)
     raise Decline("; ".join([f"merged they would cost {after / before:.3g}x ({before} to {after} weights)", *reasons]))
 
 
-def _differences(readable: Readable, sizes: Sizes) -> str:
-    if len(readable) < 2:
+def _differences(branches: Sequence[AffineBranch], sizes: Sizes) -> str:
+    if len(branches) < 2:
         return "only one can be merged"
-    branches = [branch for _, branch in readable]
     found = []
     if len({b.strides for b in branches}) > 1:
         found.append("strides " + " and ".join(sorted({str(list(b.strides)) for b in branches})))
@@ -168,3 +145,61 @@ def _differences(readable: Readable, sizes: Sizes) -> str:
     if len({b.outputs for b in branches}) > 1:
         found.append("channels " + " and ".join(map(str, sorted({b.outputs for b in branches}))))
     return ", ".join(found) or "none is a Conv"
+
+
+@rule(
+    pattern="""
+        c = Conv(x, w: const, b?: const)
+        d = Conv(x, v: const, e?: const)
+          | BatchNormalization(AveragePool(x) | x, scale: const, bias: const, mean: const, var: const)
+          | AveragePool(x) | Mul|Div(x, k: const) | x
+        y = Sub(c, d) | Sub(d, c)
+    """,
+    rewrite="y = Conv(x, W, B)<@geometry>",
+    exactness="rounding",
+    sets=("reparam",),
+    recursive=True,
+    tag="merged",
+)
+def merge_branch_difference(m: Match) -> Replacement:
+    """A Conv less another linear branch on the same tensor (the token mixer of FastViT), or that less the Conv, is one Conv.
+
+    Algebra
+        that of merge_parallel_branches, the kernel and the bias of what is taken away negated
+
+    Declines when
+        strides, sizes or channels differ; the union of the kernels costs more than both do;
+        a weight is not finite, a BatchNormalization trains, or var + epsilon <= 0 in some channel;
+        a branch has another user.
+
+    Example
+        before:
+            g (float[1,1,H] x) => (float[1,1,H] y) {
+                w = Constant<value = float[1,1,3] {1.0, 2.0, 3.0}>()
+                c = Conv<pads = [1, 1]>(x, w)
+                y = Sub(c, x)
+            }
+        after:
+            g (float[1,1,H] x) => (float[1,1,H] y) {
+                w = Constant<value = float[1,1,3] {1.0, 1.0, 3.0}>()
+                y = Conv<pads = [1, 1], kernel_shape = [3], strides = [1], dilations = [1], group = 1>(x, w)
+            }
+    """
+    first, second = ([*steps_between(m.x, t, m)] for t in (m.c, m.d))
+    frame = frame_of([first], m.x)
+    budget = weights_of(first) + weights_of(second)
+    branches = [read_branch(steps, frame, budget) for steps in (first, second)]
+    minuend = m.y.node.input(0)
+    taken = 1 if minuend is m.c.tensor else 0
+    branches[taken] = replace(branches[taken], kernel=-branches[taken].kernel, bias=-branches[taken].bias)
+    sizes = sizes_of(m.x)
+    if branches[0].sizing(sizes) != branches[1].sizing(sizes):
+        raise Decline(f"no two branches fit together; {_differences(branches, sizes)}")
+    if branches[0].outputs != branches[1].outputs:
+        raise Decline(f"no two branches fit together; {_differences(branches, sizes)}")
+    before, after = sum(b.cost for b in branches), merged_cost(branches)
+    if after > before:
+        raise Decline(f"merged they would cost {after / before:.3g}x ({before} to {after} weights)")
+    result = merge(branches)
+    has_bias = result.bias.any() or m.b is not None
+    return Replacement(W=result.kernel, B=result.bias if has_bias else None, geometry=result.attributes())

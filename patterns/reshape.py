@@ -9,7 +9,7 @@ import numpy as np
 from surgeon_passes import Decline, Match, Replacement, rule
 from surgeon_passes.values import Partial, dims, static_target
 
-from ._dims import Dims, entries, ints, require_legal, reshape_target, same, same_shape
+from ._dims import POINTWISE, Dims, entries, ints, require_legal, reshape_target, same, same_shape
 
 
 @rule(
@@ -280,3 +280,53 @@ def _runs(perm: list[int]) -> list[tuple[int, ...]]:
         else:
             runs.append([axis])
     return [tuple(run) for run in runs]
+
+
+# --- around what works on each element -----------------------------------------------------------------------------------
+
+
+@rule(
+    pattern=f"""
+        a = Reshape(x, inner) | Flatten(x) | Squeeze(x, inner?) | Unsqueeze(x, inner)
+        u = {POINTWISE}(a)
+        y = Reshape(u, t: partial) | Flatten(u) | Squeeze(u, t?) | Unsqueeze(u, t)
+    """,
+    rewrite={
+        "drop": "y = @u(x)<@u>",
+        "merge": "y = Reshape(@u(x)<@u>, Target)",
+    },
+    exactness="exact",
+    sets=("shape",),
+    opset=(5, None),
+    recursive=True,
+    tag="merged",
+)
+def merge_reshapes_around(m: Match) -> Replacement:
+    """A Reshape, Flatten, Squeeze or Unsqueeze before and after an operator that works on each element is one, or none.
+
+    Algebra
+        such an operator does not see the shape: f(reshape(x)) = reshape(f(x)), and the two then meet
+
+    Declines when
+        the last shape has more than one dim that is not known, or the first may be illegal at some size;
+        an inner result is used elsewhere.
+
+    Example
+        before:
+            g (float[N,6] x) => (float[N,6] y) {
+                to = Constant<value = int64[3] {0, 2, 3}>()
+                back = Constant<value = int64[2] {0, 6}>()
+                a = Reshape(x, to)
+                u = Relu(a)
+                y = Reshape(u, back)
+            }
+        after:
+            g (float[N,6] x) => (float[N,6] y) {
+                y = Relu(x)
+            }
+    """
+    require_legal(m.x, m.a)
+    require_legal(m.u, m.y)
+    if same_shape(m.x.shape, m.y.shape):
+        return Replacement("drop")
+    return Replacement("merge", Target=reshape_target(m.x, m.y))

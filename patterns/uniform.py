@@ -305,3 +305,43 @@ def drop_true_part_of_mask(m: Match) -> Replacement:
         raise Decline
     _require_wide(m.a, m.y, m.t.shape)
     return Replacement("shared" if m.w.is_shared or m.k.is_shared else "alone")
+
+
+@rule(
+    pattern="y = Where(c, p, q)",
+    rewrite={"first": "y = p", "second": "y = q"},
+    exactness="exact",
+    sets=("cleanup",),
+    opset=(9, None),
+)
+def drop_decided_where(m: Match) -> Replacement:
+    """A Where whose condition is the same everywhere, or whose two sides are one tensor, goes.
+
+    Algebra
+        where(true, p, q) = p; where(false, p, q) = q; where(c, p, p) = p
+
+    Declines when
+        the condition is not certainly one value; what is chosen does not certainly have the result's shape.
+
+    Example
+        before:
+            g (float[N,T] p, float[N,T] q) => (float[N,T] y) {
+                c = Constant<value = bool[1,1] {1}>()
+                a = Where(c, p, q)
+                y = Relu(a)
+            }
+        after:
+            g (float[N,T] p, float[N,T] q) => (float[N,T] y) {
+                y = Relu(p)
+            }
+    """
+    if m.p.tensor is m.q.tensor:
+        _require_wide(m.p, m.y, m.c.shape)
+        return Replacement("first")
+    if m.c.fill is None:
+        raise Decline
+    holds = bool(m.c.fill)
+    chosen, other = (m.p, m.q) if holds else (m.q, m.p)
+    _require_wide(chosen, m.y, m.c.shape)
+    _require_wide(chosen, m.y, other.shape)
+    return Replacement("first" if holds else "second")

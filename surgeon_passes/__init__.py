@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
     from surgeon_passes.grouping import Group, groups
-    from surgeon_passes.passes import Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize, Verify
+    from surgeon_passes.passes import (
+        Cleanup,
+        Constants,
+        ConvertOpset,
+        Duplicates,
+        Fold,
+        InlineFunctions,
+        Pass,
+        Rewrite,
+        Sizes,
+        Specialize,
+        Verify,
+    )
     from surgeon_passes.pipeline import Pipeline, optimize
     from surgeon_passes.region import Exactness, Tolerances
     from surgeon_passes.result import Result
@@ -32,7 +44,19 @@ __version__ = "0.1.0"
 _HOMES = {
     "decisions": ("Decision",),
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
-    "passes": ("Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "Verify"),
+    "passes": (
+        "Cleanup",
+        "Constants",
+        "ConvertOpset",
+        "Duplicates",
+        "Fold",
+        "InlineFunctions",
+        "Pass",
+        "Rewrite",
+        "Sizes",
+        "Specialize",
+        "Verify",
+    ),
     "pipeline": ("Pipeline", "optimize"),
     "grouping": ("Group", "groups"),
     "selection": ("Only",),
@@ -47,6 +71,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Cleanup",
+    "Constants",
+    "ConvertOpset",
     "Decision",
     "Decline",
     "Duplicates",
@@ -54,6 +80,7 @@ __all__ = [
     "Exactness",
     "Fold",
     "Group",
+    "InlineFunctions",
     "Leaf",
     "Match",
     "ModelError",

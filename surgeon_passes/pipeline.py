@@ -16,7 +16,20 @@ from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.files import read_proto
 from surgeon_passes.model.graphs import model_of_graph, put_back
-from surgeon_passes.passes import PASSES, Cleanup, Duplicates, Fold, Pass, Rewrite, Sizes, Specialize
+from surgeon_passes.passes import (
+    PASSES,
+    Cleanup,
+    Constants,
+    ConvertOpset,
+    Duplicates,
+    Fold,
+    InlineFunctions,
+    Pass,
+    Rewrite,
+    Sizes,
+    Specialize,
+)
+from surgeon_passes.passes.rewrite import DEFAULT_SETS
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import Observer, Progress, Verify
 from surgeon_passes.report.counts import Counts
@@ -69,9 +82,12 @@ class Pipeline:
         return result
 
     def without(self, skip: Sequence[str], registry: Registry) -> Pipeline:
-        """This pipeline less the passes that ``skip`` names. Raises UsageError for a name that nothing has."""
+        """This pipeline less the passes that ``skip`` names. Raises UsageError for a name, here or in a Rewrite, that
+        nothing has."""
         known = {p.name for p in PASSES} | {e for p in PASSES for e in p.makes} | {p.name for p in self.passes}
         for step in self.passes:
+            if isinstance(step, Rewrite):
+                step.check_names(registry)
             known |= set(step.makes) | (step.known_names(registry) if isinstance(step, Rewrite) else set())
         known |= Rewrite().known_names(registry)
         for name in skip:
@@ -82,8 +98,8 @@ class Pipeline:
         return found
 
 
-def _names(names: Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _names(names: bool | Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else [] if isinstance(names, bool) else list(names)
 
 
 @contextmanager
@@ -157,11 +173,20 @@ def default_passes(
     rules: Iterable[Rule] = (),
     max_bytes: int | str = "1MiB",
     allow_lossy_casts: bool = False,
+    sets: Iterable[str] = (),
+    opset: int | None = None,
+    inline_functions: bool | Iterable[str] = False,
 ) -> tuple[Pass, ...]:
-    """The passes of the default pipeline; Specialize among them where there are ``shapes``."""
-    first: tuple[Pass, ...] = (Specialize(shapes),) if shapes else ()
-    rewrite = Rewrite(rules=rules, allow_lossy_casts=allow_lossy_casts)
-    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup())
+    """The passes of the default pipeline; options as :func:`optimize` has them."""
+    first: list[Pass] = []
+    if inline_functions:
+        first.append(InlineFunctions(*(() if inline_functions is True else _names(inline_functions))))
+    if opset is not None:
+        first.append(ConvertOpset(opset))
+    if shapes:
+        first.append(Specialize(shapes))
+    rewrite = Rewrite(*DEFAULT_SETS, *_names(sets), rules=rules, allow_lossy_casts=allow_lossy_casts)
+    return (*first, Fold(max_bytes=max_bytes), rewrite, Sizes(), Duplicates(), Cleanup(), Constants())
 
 
 def optimize(
@@ -173,6 +198,9 @@ def optimize(
     keep: Iterable[str] = (),
     only: Only | str | None = None,
     allow_lossy_casts: bool = False,
+    sets: Iterable[str] = (),
+    opset: int | None = None,
+    inline_functions: bool | Iterable[str] = False,
     verify: Verify | str | None = None,
     max_iterations: int = 10,
     registry: Registry | None = None,
@@ -184,9 +212,20 @@ def optimize(
     ``shapes`` fixes input dims: ``{"images": [1, 3, 640, 640]}`` or ``{"images": {"N": 1}}``. ``rules`` are rules of one's
     own, applied besides the installed ones; ``skip`` names passes, rules or sets of rules to leave out; ``keep`` are patterns
     of the names of nodes and tensors that stay as they are; ``only`` is the part that may change (an :class:`Only`, or its
-    text); ``allow_lossy_casts`` lets rules drop Casts that lose values. Raises SurgeonError.
+    text); ``allow_lossy_casts`` lets rules drop Casts that lose values.
+
+    ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
+    ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
+    fits a pattern. Raises SurgeonError.
     """
-    passes = default_passes(shapes, rules=rules, allow_lossy_casts=allow_lossy_casts)
+    passes = default_passes(
+        shapes,
+        rules=rules,
+        allow_lossy_casts=allow_lossy_casts,
+        sets=sets,
+        opset=opset,
+        inline_functions=inline_functions,
+    )
     return Pipeline(*passes, max_iterations=max_iterations).run(
         source,
         verify=verify,

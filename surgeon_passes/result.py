@@ -17,6 +17,7 @@ from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import write_proto
 from surgeon_passes.ops.schema import STANDARD
 from surgeon_passes.passes.state import Verify
+from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import Counts
 from surgeon_passes.report.dynamic import Dynamic, is_static
 
@@ -45,8 +46,12 @@ class Result:
     folder: str = ""
     external: bool = False
     shapes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Sequence[str] = ()
+    """target sets that were asked for, and the rules that stood back because they do the opposite"""
     dynamic: Dynamic = field(default_factory=Dynamic)
     """what is not static, and why: operators whose size is data, and nodes that compute with sizes"""
+    blocks: tuple[Block, ...] = ()
+    """sums of parallel linear branches that are left, and why"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 

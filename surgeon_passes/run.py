@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.blocks import find_blocks
 from surgeon_passes.decisions import Decision
 from surgeon_passes.dynamics import find_dynamic
 from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
-from surgeon_passes.passes import Pass, Specialize
+from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
+from surgeon_passes.passes.prepare import Draft
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
+from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import count
 from surgeon_passes.result import Result
 from surgeon_passes.rules.registry import Registry
@@ -72,9 +75,12 @@ class Run:
         self.model: Model | None = model
         self.before = count(model.graph)
         self.original = model.proto if model.proto is not None else export_model(model)
+        self.prepared = self.original
+        """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
 
     def result(self) -> Result:
         began = time.perf_counter()
+        draft = self.prepare()
         outcome = self.once(self.observers)
         check = self.end_check(outcome)
         guilty: list[tuple[Decision, Any]] = []
@@ -92,8 +98,9 @@ class Run:
         return Result(
             model=outcome.state.model,
             proto=outcome.final,
-            decisions=outcome.state.decisions,
-            notes=outcome.state.notes,
+            decisions=[*draft.decisions, *outcome.state.decisions],
+            notes=[*draft.notes, *outcome.state.notes],
+            settings=outcome.state.settings,
             before=self.before,
             after=count(outcome.state.graph),
             iterations=outcome.iterations,
@@ -107,7 +114,12 @@ class Run:
             external=self.external,
             shapes=self.shapes,
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
+            blocks=self.blocks(outcome.state),
         )
+
+    def blocks(self, state: State) -> tuple[Block, ...]:
+        rules = [*self.registry, *(r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules)]
+        return find_blocks(state.index, state.context.value, state.decisions, rules)
 
     @property
     def shapes(self) -> Mapping[str, Any]:
@@ -117,6 +129,35 @@ class Run:
                 found.update(step.shapes)
         return found
 
+    # --- before the import -------------------------------------------------------------------------------------------
+
+    def prepare(self) -> Draft:
+        """Carry out what is done to the file itself; the model is imported anew where that changed it."""
+        steps = [p for p in self.pipeline.passes if isinstance(p, Preparation)]
+        confined = bool(self.switches.keep) or self.switches.only is not None
+        check = None if self.verify.mode == "off" else self.compare
+        draft = Draft(self.original, self.verify, check, confined)
+        for step in steps:
+            self.report(step.name)
+            step.prepare(draft)
+        for decision in draft.decisions:
+            for observer in self.observers:
+                observer(decision)
+        if draft.proto is not self.original:
+            self.prepared, self.model = draft.proto, None
+        return draft
+
+    def compare(self, proto: onnx.ModelProto) -> Any:
+        """The end check of ``proto`` against the original."""
+        from surgeon_passes.runtime import RuntimeFailure
+        from surgeon_passes.verify import EndCheck, end_check
+
+        try:
+            feeds = self.feeds()
+        except RuntimeFailure as failure:
+            return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
+        return end_check((self.original, self.folder), (proto, self.folder), feeds, self.verify.tolerances)
+
     # --- one run -----------------------------------------------------------------------------------------------------
 
     def fresh(self) -> Model:
@@ -124,9 +165,7 @@ class Run:
         if self.model is not None:
             model, self.model = self.model, None
             return model
-        assert self.original is not None
-        model = import_model(self.original, self.source, self.folder)
-        return model
+        return import_model(self.prepared, self.source, self.folder)
 
     def once(
         self, observers: tuple[Observer, ...], banned: Sequence[Decision] = (), limit: int | None = None
@@ -135,7 +174,7 @@ class Run:
             self.fresh(),
             self.registry,
             self.verify,
-            self.original,
+            self.prepared,
             observers=observers,
             progress=self.progress,
             banned={(d.rule, d.graph, d.root) for d in banned},
@@ -148,6 +187,8 @@ class Run:
         for step in (p for p in self.pipeline.passes if p.once):
             self.step(step, state)
         iterations, converged = self.fixpoint(state)
+        for step in (p for p in self.pipeline.passes if p.last):
+            self.step(step, state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
         types = state.types.declarable
@@ -155,7 +196,7 @@ class Run:
         return _Outcome(state, iterations, converged, export_model(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
-        steps = [p for p in self.pipeline.passes if not p.once]
+        steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
         for iteration in range(1, self.pipeline.max_iterations + 1):
             changed = [self.step(step, state) for step in steps]
             if not any(changed):
@@ -181,8 +222,7 @@ class Run:
         from surgeon_passes.verify import Activations, check
 
         feeds = self.feeds() if self.verify.data is not None else None
-        assert self.original is not None
-        held = Activations((self.original, self.folder), feeds, self.sizes() or None, self.verify.seed)
+        held = Activations((self.prepared, self.folder), feeds, self.sizes() or None, self.verify.seed)
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -202,14 +242,12 @@ class Run:
     def feeds(self) -> list[dict[str, Any]]:
         from surgeon_passes.verify import generate_feeds, load_data
 
-        assert self.original is not None
         if self.verify.data is not None:
             return load_data(self.verify.data, (self.original, self.folder))
         return generate_feeds((self.specialized(), self.folder), None, self.verify.seed)
 
     def specialized(self) -> onnx.ModelProto:
         """The original with the inputs' dims as the result has them, so that feeds fit both."""
-        assert self.original is not None
         if not self.shapes:
             return self.original
         model = import_model(self.original, self.source, self.folder)
@@ -220,17 +258,8 @@ class Run:
     def end_check(self, outcome: _Outcome) -> Any:
         if self.verify.mode == "off" or not self.verify.end_check:
             return None
-        from surgeon_passes.runtime import RuntimeFailure
-        from surgeon_passes.verify import EndCheck, end_check
-
-        assert self.original is not None
         self.report("end check")
-        try:
-            feeds = self.feeds()
-        except RuntimeFailure as failure:
-            return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
-        original = (self.original, self.folder)
-        return end_check(original, (_runnable(outcome), self.folder), feeds, self.verify.tolerances)
+        return self.compare(_runnable(outcome))
 
     def report(self, what: str) -> None:
         if self.progress is not None:

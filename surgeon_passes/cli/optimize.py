@@ -33,6 +33,10 @@ With --force the file is written with 4 and 5 too."""
 @click.option(
     "--rules", "rule_files", multiple=True, type=click.Path(), help="A Python file or folder of rules to add."
 )
+@click.option("--set", "sets", multiple=True, metavar="NAME", help="A set of rules to add: ort, npu, or one's own.")
+@click.option("--opset", type=int, metavar="N", help="Upgrade the model to this opset first.")
+@click.option("--inline-functions", is_flag=True, help="Put model-local functions in the place of their calls.")
+@click.option("--inline", "inlined", multiple=True, metavar="PATTERN", help="Inline functions whose DOMAIN.NAME fits.")
 @click.option("--skip", multiple=True, metavar="NAME", help="A pass, a rule or a set of rules to leave out.")
 @click.option("--keep", multiple=True, metavar="PATTERN", help="Nodes and tensors that stay as they are, by name.")
 @click.option(
@@ -65,6 +69,10 @@ def _optimize(
     output: str | None,
     inputs: tuple[str, ...],
     rule_files: tuple[str, ...],
+    sets: tuple[str, ...],
+    opset: int | None,
+    inline_functions: bool,
+    inlined: tuple[str, ...],
     skip: tuple[str, ...],
     keep: tuple[str, ...],
     only: str | None,
@@ -94,7 +102,15 @@ def _optimize(
     for place in (output, report_file):
         if place is not None and not dry_run:
             check_writable(place)
-    passes = default_passes(shapes, rules=own, max_bytes=max_bytes, allow_lossy_casts=allow_lossy_casts)
+    passes = default_passes(
+        shapes,
+        rules=own,
+        max_bytes=max_bytes,
+        allow_lossy_casts=allow_lossy_casts,
+        sets=sets,
+        opset=opset,
+        inline_functions=inline_functions or inlined,
+    )
     pipeline = Pipeline(*passes, max_iterations=max_iterations)
     with progress_line() as progress:
         result = pipeline.run(

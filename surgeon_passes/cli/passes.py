@@ -45,6 +45,7 @@ def _list() -> int:
 @click.argument("model", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), help="Where to write the result.")
 @click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="Fix the shape of an input first.")
+@click.option("--opset", type=int, metavar="N", help="What the pass opset upgrades to.")
 @click.option("--repeat", default=1, show_default=True, type=click.IntRange(1), help="Run it so many times.")
 @click.option("--diff", "show_diff", is_flag=True, help="Print the nodes that went, came and changed.")
 @click.option("--alone", is_flag=True, help="Without the passes that it needs before it.")
@@ -63,6 +64,7 @@ def _run(
     model: str,
     output: str | None,
     inputs: tuple[str, ...],
+    opset: int | None,
     repeat: int,
     show_diff: bool,
     alone: bool,
@@ -73,7 +75,7 @@ def _run(
     from surgeon_passes.passes.describe import with_requirements
     from surgeon_passes.pipeline import Pipeline, load
 
-    before, wanted = with_requirements(name, parse_shapes(inputs))
+    before, wanted = with_requirements(name, parse_shapes(inputs), opset)
     source = load(model)
     if output is not None:
         check_writable(output)

@@ -12,6 +12,9 @@ from onnx import defs
 STANDARD = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "ai.onnx.preview"})
 """Domains whose operators must exist at the model's opset."""
 
+MICROSOFT = "com.microsoft"
+"""ONNX Runtime's own operators: it has their schemas, onnx does not."""
+
 
 def domain_of(domain: str | None) -> str:
     """The domain with ``None`` and ``ai.onnx`` written as ""."""

@@ -2,14 +2,43 @@
 
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.cleanup import Cleanup
+from surgeon_passes.passes.constants import Constants
 from surgeon_passes.passes.duplicates import Duplicates
 from surgeon_passes.passes.fold import Fold
+from surgeon_passes.passes.functions import InlineFunctions
+from surgeon_passes.passes.opset import ConvertOpset
+from surgeon_passes.passes.prepare import Preparation
 from surgeon_passes.passes.rewrite import Rewrite
 from surgeon_passes.passes.sizes import Sizes
 from surgeon_passes.passes.specialize import Specialize
 from surgeon_passes.passes.state import State, Verify
 
-PASSES: tuple[type[Pass], ...] = (Specialize, Fold, Rewrite, Sizes, Duplicates, Cleanup)
-"""All of them, in the order of the default pipeline."""
+PASSES: tuple[type[Pass], ...] = (
+    InlineFunctions,
+    ConvertOpset,
+    Specialize,
+    Fold,
+    Rewrite,
+    Sizes,
+    Duplicates,
+    Cleanup,
+    Constants,
+)
+"""All of them, in the order of the default pipeline; the first two on request."""
 
-__all__ = ["PASSES", "Cleanup", "Duplicates", "Fold", "Pass", "Rewrite", "Sizes", "Specialize", "State", "Verify"]
+__all__ = [
+    "PASSES",
+    "Cleanup",
+    "Constants",
+    "ConvertOpset",
+    "Duplicates",
+    "Fold",
+    "InlineFunctions",
+    "Pass",
+    "Preparation",
+    "Rewrite",
+    "Sizes",
+    "Specialize",
+    "State",
+    "Verify",
+]

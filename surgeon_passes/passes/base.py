@@ -16,6 +16,8 @@ class Pass:
     name: ClassVar[str] = "pass"
     once: ClassVar[bool] = False
     """runs before the fixpoint, not in it"""
+    last: ClassVar[bool] = False
+    """runs once behind the fixpoint"""
     requires: ClassVar[tuple[str, ...]] = ()
     """names of the passes without which this one finds little: they run first where it is run by itself"""
     makes: ClassVar[tuple[str, ...]] = ()

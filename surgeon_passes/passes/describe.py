@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from surgeon_passes.errors import UsageError, did_you_mean
-from surgeon_passes.passes import PASSES, Pass
+from surgeon_passes.passes import PASSES, ConvertOpset, Pass
 from surgeon_passes.passes.specialize import Shape, Specialize
 
 
@@ -35,8 +35,11 @@ def find_pass(name: str) -> type[Pass]:
     raise UsageError(f"no pass is called '{name}'{did_you_mean(name, names)} (passes: {', '.join(names)})")
 
 
-def with_requirements(name: str, shapes: Mapping[str, Shape] | None = None) -> tuple[list[Pass], Pass]:
-    """(passes that have to run before, the pass), with their defaults; ``shapes`` are for Specialize."""
+def with_requirements(
+    name: str, shapes: Mapping[str, Shape] | None = None, opset: int | None = None
+) -> tuple[list[Pass], Pass]:
+    """(passes that have to run before, the pass), with their defaults; ``shapes`` are for Specialize, ``opset`` for
+    ConvertOpset."""
     wanted = find_pass(name)
     before: list[type[Pass]] = []
     todo = list(wanted.requires)
@@ -46,9 +49,11 @@ def with_requirements(name: str, shapes: Mapping[str, Shape] | None = None) -> t
             before.insert(0, kind)
             todo += kind.requires
     first: list[Pass] = [Specialize(shapes)] if shapes and wanted is not Specialize else []
-    return [*first, *(kind() for kind in before)], _made(wanted, shapes)
+    return [*first, *(kind() for kind in before)], _made(wanted, shapes, opset)
 
 
-def _made(kind: type[Pass], shapes: Mapping[str, Shape] | None) -> Pass:
+def _made(kind: type[Pass], shapes: Mapping[str, Shape] | None, opset: int | None) -> Pass:
     arguments: dict[str, Any] = {"shapes": shapes} if kind is Specialize and shapes else {}
+    if kind is ConvertOpset and opset is not None:
+        arguments = {"version": opset}
     return kind(**arguments)

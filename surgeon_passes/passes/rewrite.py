@@ -70,7 +70,7 @@ class Rewrite(Pass):
         object.__setattr__(self, "rules", tuple(own))
 
     def run(self, state: State) -> bool:
-        rules = self.selected(state)
+        rules = self.without_opposed(self.selected(state), state)
         if not rules:
             return False
         sweeper = _Sweeper(state, rules, Options(allow_lossy_casts=self.allow_lossy_casts))
@@ -86,17 +86,32 @@ class Rewrite(Pass):
             remove_dead(state)
         return changed
 
+    def without_opposed(self, rules: list[Rule], state: State) -> list[Rule]:
+        """The rules less those that another of them opposes: together they would never come to rest. Settings say so."""
+        opposed = {name: rule.name for rule in rules for name in rule.opposes}
+        added = [s for s in self.sets if s not in DEFAULT_SETS]
+        left_out = [rule.name for rule in rules if rule.name in opposed]
+        lines = [f"sets {', '.join(added)}"] if added else []
+        if left_out:
+            lines.append(f"left out as others do the opposite: {', '.join(left_out)}")
+        state.settings += [line for line in lines if line not in state.settings]
+        return [rule for rule in rules if rule.name not in opposed]
+
     def known_names(self, registry: Registry) -> set[str]:
         """Rules, and sets of rules, that may be named."""
         return registry.known_sets() | {r.name for r in (*registry, *self.rules)} | set(DEFAULT_SETS)
 
-    def selected(self, state: State) -> list[Rule]:
-        """The rules of this pass in their order. Raises UsageError for an unknown set or name."""
-        registry = state.registry
+    def check_names(self, registry: Registry) -> None:
+        """Raise UsageError for an unknown set or name."""
         known = self.known_names(registry)
         for name in (*self.sets, *self.skip):
             if name not in known:
                 raise UsageError(f"no rule or set of rules is called '{name}'{did_you_mean(name, known)}")
+
+    def selected(self, state: State) -> list[Rule]:
+        """The rules of this pass in their order. Raises UsageError for an unknown set or name."""
+        registry = state.registry
+        self.check_names(registry)
         chosen = [r for r in registry.select(self.sets) if r.name not in {o.name for o in self.rules}]
         chosen += [r for r in self.rules if r not in chosen]
         skip = set(self.skip) | state.skip
@@ -117,7 +132,7 @@ class _Sweeper:
         self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
         self.limit = 10 * len(self.index.nodes()) + 1000
         for rule in rules:
-            matcher = Matcher(rule.pattern, context)
+            matcher = Matcher(rule.pattern, context, quick=True)
             for op in root_operators(rule.pattern):
                 self.by_root.setdefault(op, []).append((rule, matcher))
 
@@ -184,7 +199,8 @@ class _Sweeper:
                 try:
                     edit = self.apply(rule, match, log.tensors)
                 except Decline as decline:
-                    reason, nodes = str(decline), match.matched
+                    if str(decline) or not nodes:
+                        reason, nodes = str(decline), match.matched
                     continue
                 if edit is not None:
                     edit.decision.metrics = {**edit.decision.metrics, "seconds": time.perf_counter() - began}

@@ -60,6 +60,8 @@ class State:
     decisions: list[Decision] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """what the report says besides: budgets, stale value_info"""
+    settings: list[str] = field(default_factory=list)
+    """what the run was asked for besides the defaults, and which rules stood back for it"""
     observers: tuple[Observer, ...] = ()
     progress: Progress | None = None
     banned: set[tuple[str, str, str]] = field(default_factory=set)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE, Decision
+from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def render(result: Result, color: bool = False) -> str:
     _applied(console, [d for d in result.decisions if d.status == APPLIED])
     _undone(console, [d for d in result.decisions if d.status in (UNDONE, CONFLICT)])
     _declined(console, [d for d in result.decisions if d.status == DECLINED])
+    _blocks(console, result.blocks)
     for note in result.notes:
         console.print(Text(f"note: {note}"))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
@@ -53,6 +55,8 @@ def _head(console: Console, result: Result) -> None:
     table.add_row("initializers", f"{before.initializers} -> {after.initializers}")
     table.add_row("constants", f"{result.before.constants} -> {result.after.constants}")
     table.add_row("bytes of constants", f"{result.before.bytes} -> {result.after.bytes}")
+    if result.settings:
+        table.add_row("settings", "; ".join(result.settings))
     table.add_row("iterations", f"{ended} {result.iterations}")
     table.add_row("verification", _verdicts(result))
     table.add_row("end check", _end_check(result))
@@ -162,11 +166,27 @@ def _from_sizes(console: Console, dynamic: Dynamic) -> None:
     _print_listed(console, table, len(ordered))
 
 
-def _print_listed(console: Console, table: Table, number: int) -> None:
+def _blocks(console: Console, blocks: Sequence[Block]) -> None:
+    if not blocks:
+        return
+    title = f"{len(blocks)} multi-branch block{'s' * (len(blocks) > 1)} left"
+    table = Table(title, "on", "branches", "why", box=None, pad_edge=False)
+    for block in blocks[:LISTED]:
+        branches = " + ".join(way or block.tensor for way in block.branches)
+        table.add_row(_at(block.node, block.graph), block.tensor, branches, _short(block.reason))
+    _print_listed(console, table, len(blocks), "result.blocks")
+
+
+def _short(reason: str) -> str:
+    """A reason's parts, each once, without the names of the branches that they are about."""
+    return "; ".join(dict.fromkeys(re.sub(r"^\S+: ", "", part) for part in reason.split("; ")))
+
+
+def _print_listed(console: Console, table: Table, number: int, where: str = "result.dynamic") -> None:
     console.print()
     console.print(table)
     if number > LISTED:
-        console.print(Text(f"… and {number - LISTED} more (see result.dynamic)"))
+        console.print(Text(f"… and {number - LISTED} more (see {where})"))
 
 
 def _at(node: str, graph: str) -> str:

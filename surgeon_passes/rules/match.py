@@ -222,6 +222,15 @@ class Leaf(_Bound):
         return self.node.op if self.node is not None else ""
 
     @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """The nodes of the leaf in the order in which they run: from the parameter to the leaf, where they are a chain."""
+        return tuple(self._context.view(node) for node in reversed(self.matched))
+
+    def operands(self, node: NodeView) -> tuple[Operand | None, ...]:
+        """What one of :attr:`nodes` reads; None where an optional operand is missing."""
+        return tuple(None if t is None else Operand(t, self._context) for t in node.inputs)
+
+    @property
     def out(self) -> Operand:
         return Operand(self.leaf, self._context)
 

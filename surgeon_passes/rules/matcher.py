@@ -24,6 +24,7 @@ from surgeon_passes.rules.pattern import (
     TemplateUse,
     Value,
 )
+from surgeon_passes.rules.prefilter import Prefilter
 
 MAX_NAMED = 32
 """Nodes of a near-match that are kept for the report."""
@@ -80,20 +81,26 @@ def _uses(pattern: Pattern) -> Counter[str]:
 
 
 class Matcher:
-    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
+    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped.
 
-    def __init__(self, pattern: Pattern, context: Context) -> None:
+    ``quick`` leaves roots out at which nothing but the root could match; of those :attr:`miss` then tells nothing.
+    """
+
+    def __init__(self, pattern: Pattern, context: Context, quick: bool = False) -> None:
         self.pattern = pattern
         self.context = context
         self.index = context.index
         self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
         self.uses = _uses(pattern)
         self.unbound = dict.fromkeys(bound_names(pattern))
+        self.prefilter = Prefilter(pattern, self.made_by, self.index) if quick else None
         self.miss = Miss()
 
     def matches(self, root: gs.Node) -> Iterator[Match]:
         """Every way in which the pattern fits with its root at ``root``, best first."""
         self.miss = Miss()
+        if self.prefilter is not None and not self.prefilter.passes(self.context.view(root)):
+            return
         machine = Machine(self, root, self.made_by)
         for state in machine.run((Define(self.pattern.root, root), (Finish(), None))):
             join = "Add"

@@ -7,6 +7,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -59,9 +60,8 @@ class Registry:
     def installed(cls) -> Registry:
         """Everything that the entry-point group offers, the built-in rules first."""
         registry = cls()
-        for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.name != "builtin", e.name)):
-            for rule in _offered(entry):
-                registry.add(rule, f"package {_package(entry)}")
+        for rule, source in _installed():
+            registry.add(rule, source)
         return registry
 
     def add_path(self, path: str) -> list[Rule]:
@@ -96,6 +96,16 @@ def _submodules(module: ModuleType) -> Iterator[ModuleType]:
     names = order if order is not None else [m.name for m in pkgutil.iter_modules(getattr(module, "__path__", []))]
     for name in names:
         yield importlib.import_module(f"{module.__name__}.{name}")
+
+
+@cache
+def _installed() -> tuple[tuple[Rule, str], ...]:
+    """Rules and the packages that offer them. Kept: to look through what is installed takes longer than a small model."""
+    found: list[tuple[Rule, str]] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.name != "builtin", e.name)):
+        package = f"package {_package(entry)}"
+        found += [(rule, package) for rule in _offered(entry)]
+    return tuple(found)
 
 
 def _offered(entry: EntryPoint) -> list[Rule]:

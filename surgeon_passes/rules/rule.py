@@ -64,6 +64,8 @@ class Rule:
     """whether MACs or weights of the region may rise"""
     recursive: bool = False
     """whether the rule may match its own output"""
+    opposes: tuple[str, ...] = ()
+    """names of rules that do the opposite: they stand back in a run that this rule is part of"""
     tag: str = ""
     """what new constants are called after: ``conv1.weight.<tag>``"""
     reference: str | None = None
@@ -151,7 +153,7 @@ def _check_names(name: str, pattern: Pattern) -> None:
 
 
 def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = {"exactness", "sets", "opset", "may_grow", "recursive", "tag", "reference", "doc", "source"}
+    known = {"exactness", "sets", "opset", "may_grow", "recursive", "opposes", "tag", "reference", "doc", "source"}
     unknown = sorted(set(options) - known)
     if unknown:
         raise RuleError(f"{name}: a rule has no option '{unknown[0]}' (options: {', '.join(sorted(known))})")
@@ -162,6 +164,7 @@ def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if exactness not in choices:
             raise RuleError(f"{name}: exactness is '{exactness}', not one of {', '.join(choices)}")
         found["exactness"] = Exactness(exactness)
-    if isinstance(found.get("sets"), str):
-        found["sets"] = (found["sets"],)
+    for several in ("sets", "opposes"):
+        if several in found:
+            found[several] = (found[several],) if isinstance(found[several], str) else tuple(found[several])
     return found

@@ -19,6 +19,7 @@ from surgeon_passes.errors import ContradictionError, ModelError
 from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.model import array_of, onnx_dtype
 from surgeon_passes.ops import NodeView
+from surgeon_passes.ops.schema import MICROSOFT
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import registry
@@ -233,11 +234,13 @@ class Solver:
 
     def _node_types(self, node: gs.Node) -> list[TensorType]:
         view = self._view(node)
-        own = list(self._own_shapes(view, node) if view is not None and view.domain == "" else ())
+        own = list(self._own_shapes(view, node) if view is not None else ())
         own += [None] * (len(node.outputs) - len(own))
         seeds = [self.seeds.get(id(t)) or _stated(t, shape) for t, shape in zip(node.outputs, own, strict=False)]
         if any(seed is None and t.name for seed, t in zip(seeds, node.outputs, strict=True)):
             inferred = self._inferred(node)
+            if view is not None and view.domain == MICROSOFT:
+                inferred = [TensorType(self.type_now(node.inputs[0])[0].dtype) if s is not None else None for s in own]
             seeds = [seed or new for seed, new in zip(seeds, inferred, strict=True)]
         rows = zip(node.outputs, seeds, own, strict=False)
         return [self._merged(seed or self._hint(tensor), shape, node, tensor) for tensor, seed, shape in rows]
@@ -246,7 +249,7 @@ class Solver:
         return self.hints.get(id(tensor)) or without_dims(declared_type(tensor))
 
     def _own_shapes(self, view: NodeView, node: gs.Node) -> Any:
-        entry = registry.shape_entry(view.op, view.opset)
+        entry = registry.shape_entry(f"{view.domain}.{view.op}" if view.domain else view.op, view.opset)
         if entry is None or not (view.regular or entry.irregular):
             return ()
         return self._guarded(entry, view, node) or ()

@@ -225,6 +225,55 @@ def test_leaves_rules_out(run: Run, model: str) -> None:
     assert "nodes               2 -> 2" in run(model, "--skip", "fold_batch_norm_into_conv").out
 
 
+# --- target sets, opset, functions ---------------------------------------------------------------------------------------
+
+SWISH = """
+<ir_version: 8, opset_import: ["" : 14]>
+g (float[N,3] x) => (float[N,3] y) { y = HardSwish (x) }
+"""
+CALLS = """
+<ir_version: 8, opset_import: ["" : 17, "pkg" : 1]>
+g (float[N,3] x) => (float[N,3] y) { a = pkg.Twice (x)  y = pkg.Half (a) }
+<domain: "pkg", opset_import: ["" : 17]> Twice (x) => (y) { y = Add (x, x) }
+<domain: "pkg", opset_import: ["" : 17]> Half (x) => (y) { two = Constant <value = float {2.0}> ()  y = Div (x, two) }
+"""
+
+
+def test_adds_sets_of_rules(run: Run, tmp_path: Path) -> None:
+    outcome = run(write(tmp_path, SWISH), "--set", "npu", "--set", "ort", "-o", "out.onnx")
+    assert outcome.code == 0 and "sets npu, ort" in outcome.out
+    assert "HardSwish" not in {n.op_type for n in onnx.load("out.onnx").graph.node}
+
+
+def test_2_an_unknown_set(run: Run, tmp_path: Path) -> None:
+    name = write(tmp_path, SWISH)
+    assert_refused(run, 2, name, "--set", "npi", "-o", "out.onnx", says="called 'npi' (did you mean 'npu'?)")
+
+
+def test_upgrades_the_opset(run: Run, tmp_path: Path) -> None:
+    outcome = run(write(tmp_path, SWISH), "--opset", "18", "-o", "out.onnx")
+    assert outcome.code == 0 and "convert_opset" in outcome.out
+    assert onnx.load("out.onnx").opset_import[0].version == 18
+
+
+@pytest.mark.parametrize(("opset", "says"), [("13", "models are only upgraded"), ("99", "knows opsets up to")])
+def test_2_an_opset_that_cannot_be(run: Run, tmp_path: Path, opset: str, says: str) -> None:
+    assert_refused(run, 2, write(tmp_path, SWISH), "--opset", opset, "-o", "out.onnx", says=says)
+
+
+@pytest.mark.parametrize(
+    ("options", "left"), [([], 2), (["--inline-functions"], 0), (["--inline", "pkg.H*"], 1), (["--inline", "pkg.*"], 0)]
+)
+def test_inlines_functions(run: Run, tmp_path: Path, options: list[str], left: int) -> None:
+    outcome = run(write(tmp_path, CALLS), *options, "-o", "out.onnx")
+    assert outcome.code == 0 and len(onnx.load("out.onnx").functions) == left
+
+
+def test_2_a_function_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    name = write(tmp_path, CALLS)
+    assert_refused(run, 2, name, "--inline", "pkg.Twise", "-o", "out.onnx", says="(did you mean 'pkg.Twice'?)")
+
+
 def test_says_in_the_first_line_that_verification_is_off(run: Run, model: str) -> None:
     assert run(model, "--verify", "off").out.startswith("NOT VERIFIED")
 

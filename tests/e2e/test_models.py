@@ -19,6 +19,11 @@ MERGED = {
     **dict.fromkeys((f"rep_repvgg_groups__{form}" for form in ("raw", "rawdyn", "dynamo", "dynraw")), (13, 5)),
     **dict.fromkeys((f"rep_acnet__{form}" for form in ("raw", "rawdyn", "dynamo")), (9, 3)),
     "rep_qarepvgg__raw": (13, 5),
+    **dict.fromkeys((f"rep_dbb_simple__{form}" for form in ("raw", "dynraw")), (9, 3)),
+    **dict.fromkeys((f"rep_dbb_official__{form}" for form in ("raw", "dynamo")), (9, 3)),
+    "rep_ecbsr__dynamo": (7, 3),
+    "rep_linear_chain__raw": (12, 5),
+    "timm_repghostnet_050__raw": (177, 95),
     "timm_mobileone_s0__raw": (89, None),
 }
 """nodes and Conv nodes of the deploy form"""
@@ -71,6 +76,18 @@ def test_merges_to_the_deploy_form(name: str, models: Path) -> None:
     assert result.applied
     assert {d.verdict for d in result.applied} == {"verified"}
     assert result.check.status == "equal"
+
+
+@pytest.mark.parametrize("name", names("rep_dbb_padafter"))
+def test_merges_only_what_is_exact(name: str, models: Path) -> None:
+    """Both blocks pad with zeros after a shift: nothing but their BatchNormalizations can go."""
+    entry, path = entry_of(name, models)
+    result = optimize(path, data(entry))
+    assert result.after.operators == {"Conv": 10, "BatchNormalization": 4, "AveragePool": 4, "Add": 6, "Relu": 2}
+    reasons = [block.reason for block in result.blocks]
+    assert len(reasons) == 2
+    assert all("zeros where the convolution before it would give its bias" in reason for reason in reasons)
+    assert all("averages fewer elements at the border" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("name", [n for n in names(TRAINING)])

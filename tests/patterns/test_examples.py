@@ -36,8 +36,13 @@ def options(rule: Rule) -> dict[str, bool]:
 def example(rule: Rule) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     text = section(rule, "Example")
     before, after = re.split(r"^after:\n", text[text.index("before:\n") :], flags=re.MULTILINE)
-    opset = max(rule.opset[0], EXAMPLE_OPSET["default"])
-    return graph_model(before.removeprefix("before:\n"), opset), graph_model(after, opset)
+    first, last = rule.opset
+    opset = min(max(first, EXAMPLE_OPSET["default"]), last or 1 << 20)
+    return _model(before.removeprefix("before:\n"), opset), _model(after, opset)
+
+
+def _model(text: str, opset: int) -> onnx.ModelProto:
+    return graph_model(text, opset, **({"com.microsoft": 1} if "com.microsoft." in text else {}))
 
 
 def canonical(model: onnx.ModelProto) -> list[tuple[object, ...]]:

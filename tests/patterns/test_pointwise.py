@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .harness import Builder
-from .moves import after, assert_becomes, assert_stays
+from .harness import Builder, apply, operators
+from .moves import EXACT, after, assert_becomes, assert_stays
 
 
 @pytest.mark.parametrize("op", ["Relu", "Abs", "Ceil", "Floor", "Round", "Sign"])
@@ -31,7 +31,50 @@ def test_idempotent_pair_of_outputs() -> None:
 
 def test_different_operators_stay() -> None:
     b = Builder()
-    assert_stays(after(b, b.node("Relu", b.node("Abs", b.input("x", [9])))))
+    assert_stays(after(b, b.node("Abs", b.node("Relu", b.input("x", [9])))))
+
+
+@pytest.mark.parametrize("first", ["Ceil", "Floor", "Round"])
+@pytest.mark.parametrize("second", ["Ceil", "Floor", "Round"])
+def test_what_is_whole_is_not_rounded_again(first: str, second: str) -> None:
+    b = Builder()
+    assert_becomes(after(b, b.node(second, b.node(first, b.input("x", ["N", 9])))), **{first: 1, "Neg": 1})
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("op", ["Neg", "Not"])
+def test_inverse_pairs(op: str, shared: bool) -> None:
+    b = Builder(np.float32 if op == "Neg" else np.bool_)
+    a = b.node(op, b.input("x", ["N", 9]))
+    y = b.node("Identity", b.node(op, a))
+    y = b.node("Abs", y) if op == "Neg" else b.node("Xor", y, "x")
+    others = [b.node("Abs" if op == "Neg" else "Identity", a)] if shared else []
+    result = apply(EXACT, b.model(y, *others))
+    assert result.ops[op] == int(shared)
+    if op == "Neg":
+        assert_becomes(b.model(y, *others), **({"Neg": 1, "Abs": 2} if shared else {"Abs": 1}))
+
+
+def test_a_sign_that_flips_once_stays() -> None:
+    b = Builder()
+    assert_stays(after(b, b.node("Abs", b.node("Neg", b.input("x", [9])))))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("op", ["Sigmoid", "HardSigmoid", "Softmax", "Exp", "Abs"])
+def test_relu_of_what_is_not_negative(op: str, shared: bool) -> None:
+    b = Builder()
+    a = b.node(op, b.input("x", ["N", 9]))
+    others = [b.node("Sign", a)] if shared else []
+    model = b.model(b.node("Neg", b.node("Relu", a)), *others)
+    assert_becomes(model, **{op: 1, "Neg": 1, **({"Sign": 1} if shared else {})})
+
+
+@pytest.mark.parametrize("op", ["Tanh", "LogSoftmax", "Sqrt", "Softplus", "Elu"])
+def test_relu_of_what_may_be_negative_or_minus_zero_stays(op: str) -> None:
+    b = Builder()
+    model = after(b, b.node("Relu", b.node(op, b.input("x", ["N", 9]))))
+    assert apply(EXACT, model).ops == operators(model)
 
 
 BOUNDS = [None, -2.0, -0.5, 0.0, 0.5, 2.0]

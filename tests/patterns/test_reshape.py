@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import surgeon_passes as sp
 from surgeon_passes.patterns import elimination, reshape
 
-from .harness import Builder, apply, assert_equal
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, operators
 from .moves import EXACT as RULES
 from .moves import SIZES, after, assert_becomes, assert_stays, target
 
@@ -180,3 +183,35 @@ def test_a_reshape_that_was_merged_is_merged_again_when_its_input_changes() -> N
     passes = (sp.Rewrite(reshape.merge_reshapes), sp.Rewrite(elimination.drop_identity), sp.Cleanup())
     result = sp.Pipeline(*passes).run(after(b, y, 3))
     assert result.after.operators == {"Reshape": 1, "Neg": 1}
+
+
+# --- around what works on each element -----------------------------------------------------------------------------------
+
+
+@property_of("merge_reshapes_around")
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    first=st.sampled_from(["Reshape", "Flatten", "Unsqueeze"]),
+    op=st.sampled_from(["Relu", "Tanh", "Exp", "Neg", "Sqrt"]),
+    back=st.booleans(),
+    known=st.booleans(),
+)
+def test_reshapes_around_a_function(first: str, op: str, back: bool, known: bool) -> None:
+    b = Builder()
+    x = b.input("x", [4 if known else "N", 2, 3])
+    operand = {"Reshape": [b.constant([-1, 6])], "Flatten": [], "Unsqueeze": [b.constant([1])]}[first]
+    u = b.node(op, b.node(first, x, *operand))
+    model = b.model(b.node("Reshape", u, b.constant([-1, 2, 3] if back else [-1, 3, 2])), rank=3)
+    result = apply([reshape.merge_reshapes_around], model)
+    assert result.ops == ({op: 1} if back else {op: 1, "Reshape": 1}), result.reasons
+    assert_equal(model, result.model, [{"N": 4}, {"N": 1}], tolerance=0)
+
+
+@declines("merge_reshapes_around")
+def test_reshapes_around_a_function_that_may_be_illegal_stay() -> None:
+    b = Builder()
+    u = b.node("Relu", b.node("Reshape", b.input("x", ["N", "K"]), b.constant([-1, 6])))
+    model = b.model(b.node("Reshape", u, b.constant([-1])), rank=1)
+    result = apply([reshape.merge_reshapes_around], model)
+    assert result.ops == operators(model)
+    assert any("there the original fails" in r for r in result.reasons)

@@ -5,10 +5,22 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from .harness import Builder
+from surgeon_passes.patterns import transpose
+
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, operators
 from .moves import after, assert_becomes, assert_stays, target
+
+RULES_AROUND = [
+    transpose.merge_transposes_around,
+    transpose.merge_transposes_around_constant,
+    transpose.merge_transposed_operands,
+]
 
 
 @pytest.mark.parametrize("first", list(permutations(range(3))))
@@ -114,3 +126,99 @@ def test_a_transpose_that_is_read_elsewhere_stays() -> None:
     a = b.node("Transpose", b.input("x", ["N", 2, 1, 3]), perm=[0, 2, 1, 3])
     model = b.model(b.node("Neg", b.node("Reshape", a, b.constant([-1, 2, 1, 3]))), b.node("Exp", a))
     assert_stays(model, "is also used by")
+
+
+# --- around what works on each element -----------------------------------------------------------------------------------
+
+
+def unranked(b: Builder, name: str = "x") -> str:
+    return str(b.node("Reshape", b.input(name, ["N"]), b.input(f"{name}_dims", ["R"], np.int64)))
+
+
+PERMS = st.permutations(range(3))
+DRAWN = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@property_of("merge_transposes_around")
+@DRAWN
+@given(first=PERMS, second=PERMS, op=st.sampled_from(["Relu", "Tanh", "Neg", "Exp", "LeakyRelu", "Cast"]))
+def test_transposes_around_a_function(first: list[int], second: list[int], op: str) -> None:
+    b = Builder()
+    a = b.node("Transpose", b.input("x", ["N", 2, 3]), perm=first)
+    u = b.node(op, a, **({"to": 7} if op == "Cast" else {}))
+    model = b.model(b.node("Transpose", u, perm=second), dtype=np.int64 if op == "Cast" else None)
+    result = apply([transpose.merge_transposes_around], model)
+    cancel = [first[axis] for axis in second] == [0, 1, 2]
+    assert result.ops == ({op: 1} if cancel else {op: 1, "Transpose": 1})
+    assert_equal(model, result.model, [{"N": 4}])
+
+
+@property_of("merge_transposes_around_constant")
+@DRAWN
+@given(
+    first=PERMS,
+    second=PERMS,
+    op=st.sampled_from(["Add", "Sub", "Mul", "Div", "from"]),
+    full=st.booleans(),
+    dims=st.integers(0, 3),
+)
+def test_transposes_around_a_constant(first: list[int], second: list[int], op: str, full: bool, dims: int) -> None:
+    b = Builder()
+    size = (2, 3, 4)
+    a = b.node("Transpose", b.input("x", list(size)), perm=first)
+    shape = tuple(size[axis] if full else 1 for axis in first)[3 - dims :]
+    k = b.random(*shape, low=0.5)
+    u = b.node("Sub", k, a) if op == "from" else b.node(op, a, k)
+    model = b.model(b.node("Transpose", u, perm=second))
+    result = apply([transpose.merge_transposes_around_constant], model)
+    cancel = [first[axis] for axis in second] == [0, 1, 2]
+    assert result.ops["Transpose"] == (0 if cancel else 1), result.reasons
+    assert_equal(model, result.model, [{}], tolerance=0)
+
+
+@declines("merge_transposes_around", "merge_transposes_around_constant")
+def test_transposes_around_whose_perm_is_left_out_stay() -> None:
+    for second in ("Relu", "Add"):
+        b = Builder()
+        a = b.node("Transpose", unranked(b))
+        u = b.node(second, a, *([b.constant(1.0)] if second == "Add" else []))
+        model = b.model(b.node("Transpose", u, perm=[1, 0]))
+        result = apply(RULES_AROUND, model)
+        assert result.ops == operators(model)
+        assert "a perm is left out" in result.reasons
+
+
+def test_a_constant_of_more_dims_stays() -> None:
+    b = Builder()
+    a = b.node("Transpose", b.input("x", [2, 3]), perm=[1, 0])
+    u = b.node("Transpose", b.node("Add", a, b.random(1, 3, 2)), perm=[0, 1, 2])
+    model = b.model(u, rank=3)
+    assert apply(RULES_AROUND, model).ops == operators(model)
+
+
+@property_of("merge_transposed_operands")
+@DRAWN
+@given(
+    perm=PERMS,
+    ones=st.lists(st.booleans(), min_size=3, max_size=3),
+    op=st.sampled_from(["Add", "Sub", "Mul", "Div", "Max", "Less", "Equal"]),
+)
+def test_operands_that_are_transposed_alike(perm: list[int], ones: list[bool], op: str) -> None:
+    b = Builder()
+    x = b.input("x", [2, 3, 4])
+    z = b.input("z", [1 if one else size for one, size in zip(ones, (2, 3, 4), strict=True)])
+    y = b.node(op, b.node("Transpose", x, perm=perm), b.node("Transpose", z, perm=perm))
+    model = b.model(y, dtype=np.bool_ if op in ("Less", "Equal") else None)
+    result = apply([transpose.merge_transposed_operands], model)
+    assert result.ops == {op: 1, "Transpose": 1}
+    assert_equal(model, result.model, [{}], tolerance=0)
+
+
+@declines("merge_transposed_operands")
+def test_transposed_operands_of_unknown_rank_stay() -> None:
+    b = Builder()
+    y = b.node("Add", b.node("Transpose", unranked(b)), b.node("Transpose", unranked(b, "z")))
+    model = b.model(y, rank=2)
+    result = apply(RULES_AROUND, model)
+    assert result.ops == operators(model)
+    assert any("not known to be equal" in r for r in result.reasons)

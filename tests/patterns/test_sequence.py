@@ -1,0 +1,197 @@
+"""Linear operators in a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surgeon_passes.patterns.sequence import compose_convolutions, compose_gemms, compose_matmuls
+
+from .harness import Builder, apply, assert_equal, constants, operators, reference, run
+
+RULES = [compose_convolutions, compose_gemms, compose_matmuls]
+SIZES = ({"N": 2, "H": 9, "W": 11, "D": 8}, {"N": 1, "H": 12, "W": 8, "D": 9})
+DIMS = ("H", "W", "D")
+
+
+def composed(model: onnx.ModelProto, tolerance: float | None = None, **left: int) -> onnx.ModelProto:
+    result = apply(RULES, model)
+    assert result.ops == left
+    assert_equal(model, result.model, SIZES, tolerance)
+    return result.model
+
+
+def assert_stays(model: onnx.ModelProto, reason: str) -> None:
+    result = apply(RULES, model)
+    assert result.ops == operators(model)
+    assert any(reason in r for r in result.reasons), result.reasons
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_expand_and_squeeze(rank: int) -> None:
+    """SESR's collapsible block: 1x1 to many channels, then kxk back."""
+    b = Builder()
+    x = b.input("x", ["N", 3, *DIMS[:rank]])
+    wide = b.conv(x, 3, 16, [1] * rank, bias=True)
+    composed(b.model(b.conv(wide, 16, 4, [3] * rank, bias=True)), Conv=1)
+
+
+def test_a_chain_of_three() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, "H", "W"])
+    a = b.conv(x, 2, 16, [3, 3], pads=[1] * 4)
+    composed(b.model(b.conv(b.conv(a, 16, 16, [1, 1]), 16, 2, [1, 1], bias=True)), Conv=1)
+
+
+def test_depthwise_twice() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 4, "H", "W"])
+    a = b.conv(x, 4, 4, [1, 3], group=4, pads=[0, 1, 0, 1])
+    found = composed(b.model(b.conv(a, 4, 4, [1, 1], group=4)), Conv=1)
+    assert next(a.shape for a in constants(found).values()) == (4, 1, 1, 3)
+
+
+def test_padding_after_a_convolution_without_bias() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, "H", "W"])
+    composed(b.model(b.conv(b.conv(x, 2, 16, [1, 1]), 16, 2, [3, 3], pads=[1] * 4, bias=True)), Conv=1)
+
+
+def test_padding_after_a_bias_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, "H", "W"])
+    model = b.model(b.conv(b.conv(x, 2, 16, [1, 1], bias=True), 16, 2, [3, 3], pads=[1] * 4))
+    assert_stays(model, "its padding puts zeros where the convolution before it would give its bias")
+
+
+def test_a_dearer_one_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 64, "H", "W"])
+    model = b.model(b.conv(b.conv(x, 64, 4, [1, 1]), 4, 64, [1, 1]))
+    assert_stays(model, "as one they would hold 8x the weights (512 to 4096)")
+
+
+def test_separable_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 8, "H", "W"])
+    model = b.model(b.conv(b.conv(x, 8, 8, [3, 3], group=8), 8, 8, [1, 1]))
+    assert_stays(model, "as one they would hold 4.24x the weights (136 to 576)")
+
+
+def test_more_arithmetic_at_equal_weights_stays() -> None:
+    """The wide border of the second costs it one weight an element; the one would do the first's arithmetic there, too."""
+    b = Builder()
+    x = b.input("x", [1, 1, 2, 2])
+    model = b.model(b.conv(b.conv(x, 1, 1, [3, 3], pads=[2] * 4), 1, 1, [1, 1], pads=[4] * 4))
+    assert_stays(model, "the multiply-accumulates")
+
+
+def test_one_that_is_read_elsewhere_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, "H"])
+    inner = b.conv(x, 2, 16, [1])
+    model = b.model(b.conv(inner, 16, 2, [3]), b.node("Relu", inner))
+    assert_stays(model, "is also used by Relu")
+
+
+def test_a_shared_weight_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 4, "H"])
+    w = b.random(4, 4, 1)
+    a = b.node("Conv", b.node("Conv", x, w), w)
+    assert_stays(b.model(a), "has other users")
+
+
+def test_automatic_pads_of_an_unknown_size_stay() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, "H"])
+    model = b.model(b.conv(b.conv(x, 2, 16, [3], strides=[2], auto_pad="SAME_UPPER"), 16, 2, [1]))
+    assert_stays(model, "pads depend on an input size that is not known")
+
+
+@pytest.mark.parametrize("transposed", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("bias", ["", "first", "second", "both"])
+def test_gemms(transposed: tuple[int, int], bias: str) -> None:
+    b = Builder()
+    x = b.input("x", ["N", 3])
+    w = b.random(8, 3) if transposed[0] else b.random(3, 8)
+    v = b.random(2, 8) if transposed[1] else b.random(8, 2)
+    first = [b.random(8)] if bias in ("first", "both") else []
+    second = [b.random(1, 2)] if bias in ("second", "both") else []
+    c = b.node("Gemm", x, w, *first, transB=transposed[0], alpha=0.5, beta=2.0)
+    found = composed(b.model(b.node("Gemm", c, v, *second, transB=transposed[1], alpha=3.0, beta=-1.0)), Gemm=1)
+    assert len(found.graph.node[0].input) == (3 if bias else 2)
+
+
+@pytest.mark.parametrize("opset", [9, 10, 11, 13])
+def test_gemms_at_old_opsets(opset: int) -> None:
+    b = Builder(opset=opset)
+    x = b.input("x", ["N", 3])
+    c = b.node("Gemm", x, b.random(3, 8), b.random(8))
+    composed(b.model(b.node("Gemm", c, b.random(8, 2), b.random(2))), Gemm=1)
+
+
+def test_a_gemm_that_transposes_stays() -> None:
+    b = Builder()
+    x = b.input("x", [4, 3])
+    c = b.node("Gemm", x, b.random(3, 8))
+    assert_stays(b.model(b.node("Gemm", c, b.random(4, 2), transA=1)), "transposes what the first gives")
+
+
+def test_a_bottleneck_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 8])
+    model = b.model(b.node("Gemm", b.node("Gemm", x, b.random(8, 2)), b.random(2, 8)))
+    assert_stays(model, "as one they would hold 2x the weights (32 to 64)")
+
+
+def test_a_bias_that_differs_by_row_stays() -> None:
+    b = Builder()
+    x = b.input("x", [2, 3])
+    c = b.node("Gemm", x, b.random(3, 8), b.random(2, 8))
+    assert_stays(b.model(b.node("Gemm", c, b.random(8, 2))), "is not one number a channel")
+
+
+@pytest.mark.parametrize("rank", [2, 3, 4])
+@pytest.mark.parametrize("bias", [False, True])
+def test_matmuls(rank: int, bias: bool) -> None:
+    b = Builder()
+    x = b.input("x", ["N", *DIMS[: rank - 2], 3])
+    c = b.node("MatMul", x, b.random(3, 8))
+    if bias:
+        c = b.node("Add", c, b.random(8))
+    composed(b.model(b.node("MatMul", c, b.random(8, 2))), **({"MatMul": 1, "Add": 1} if bias else {"MatMul": 1}))
+
+
+def test_a_batch_of_matrices_stays() -> None:
+    b = Builder()
+    x = b.input("x", [2, 4, 3])
+    assert_stays(b.model(b.node("MatMul", b.node("MatMul", x, b.random(2, 3, 8)), b.random(8, 2))), "is no matrix")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
+def test_any_two_convolutions(seed: int, dtype: Any) -> None:
+    rng = np.random.default_rng(seed)
+    b = Builder(dtype, seed=seed)
+    rank = int(rng.integers(1, 3))
+    x = b.input("x", ["N", 4, *DIMS[:rank]])
+
+    def conv(y: str, cin: int, cout: int, pads: Any) -> str:
+        group = int(rng.choice([g for g in (1, 2, 4) if cin % g == 0 and cout % g == 0]))
+        kernel, strides, dilations = (rng.integers(1, 3, rank).tolist() for _ in range(3))
+        form = {"strides": strides, "dilations": dilations, "pads": pads}
+        return b.conv(y, cin, cout, kernel, group=group, bias=bool(rng.integers(2)), **form)
+
+    middle, out = int(rng.choice([4, 16])), int(rng.choice([2, 4]))
+    inner = conv(x, 4, middle, rng.integers(0, 2, 2 * rank).tolist())
+    model = b.model(conv(inner, middle, out, (rng.integers(0, 2, 2 * rank) * rng.integers(0, 2)).tolist()))
+    result = apply(compose_convolutions, model)
+    runner = reference if dtype is np.float64 else run
+    tolerance = {np.float32: 3e-6, np.float16: 1e-2, np.float64: 1e-12}[dtype]
+    assert_equal(model, result.model, SIZES[:1], tolerance, runner=runner)
