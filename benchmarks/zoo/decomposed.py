@@ -162,6 +162,8 @@ class Pooled(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(3, 8, 3)
         self.norm = nn.GroupNorm(4, 8)
+        nn.init.uniform_(self.norm.weight)
+        nn.init.uniform_(self.norm.bias)
         self.fc = nn.Linear(8, 5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -187,18 +189,18 @@ class GroupsByInstance(nn.Module):
 
 
 class StableSoftmax(nn.Module):
-    """Softmax by hand, as in kernels that are checked against it."""
+    """Softmax by hand, as in kernels that are checked against it: over classes, or over the channels of an image."""
 
-    def __init__(self, log: bool) -> None:
+    def __init__(self, log: bool, image: bool = False) -> None:
         super().__init__()
-        self.fc = nn.Linear(8, 5)
-        self.log = log
+        self.layer = nn.Conv2d(3, 5, 1) if image else nn.Linear(8, 5)
+        self.log, self.axis = log, 1 if image else -1
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.fc(x)
-        x = x - x.amax(-1, keepdim=True)
+        x = self.layer(x)
+        x = x - x.amax(self.axis, keepdim=True)
         e = torch.exp(x)
-        total = e.sum(-1, keepdim=True)
+        total = e.sum(self.axis, keepdim=True)
         return x - torch.log(total) if self.log else e / total
 
 
@@ -344,6 +346,10 @@ NETWORKS = (
     Network("torch_softplus", lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.Softplus()), IMAGE, opset=18),
     Network("softmax_written_out", lambda: StableSoftmax(False), ((3, 8),)),
     Network("log_softmax_written_out", lambda: StableSoftmax(True), ((3, 8),)),
+    Network("softmax_over_channels", lambda: StableSoftmax(False, image=True), IMAGE, opset=18, exporters=("script",)),
+    Network(
+        "log_softmax_over_channels", lambda: StableSoftmax(True, image=True), IMAGE, opset=18, exporters=("script",)
+    ),
     Network("focus", lambda: Focus(False), IMAGE),
     Network("focus_by_rows", lambda: Focus(True), IMAGE),
     Network("shuffles", Shuffle, IMAGE),
