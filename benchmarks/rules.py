@@ -40,16 +40,17 @@ def tasks(names: Sequence[str]) -> Iterator[tuple[str, Path, dict[str, list[int]
 def fired(task: tuple[str, Path, dict[str, list[int]] | None]) -> tuple[str, set[str]]:
     """The model, and the rules that were applied to it, unverified."""
     import surgeon_passes as sp
+    from surgeon_passes.pipeline import default_passes
 
     label, path, shapes = task
     result = sp.optimize(path, shapes, verify="off")
     found = {decision.rule for decision in result.applied}
-    if "Cast" in operators(result.proto):  # what a user has to allow
-        found |= {d.rule for d in sp.optimize(path, shapes, allow_lossy_casts=True, verify="off").applied}
     held = operators(result.proto) | operators(result.original)
-    for extra, roots in optional_sets().items():
+    for sets, roots in optional_rules().items():
         if roots & held:
-            found |= {d.rule for d in sp.optimize(path, shapes, sets=[extra], verify="off").applied}
+            rewrite = sp.Rewrite(*sp.Rewrite().sets, *sets, approximate=True, allow_lossy_casts=True)
+            passes = [rewrite if isinstance(p, sp.Rewrite) else p for p in default_passes(shapes)]
+            found |= {d.rule for d in sp.Pipeline(*passes).run(path, verify="off").applied}
     return label, found
 
 
@@ -59,17 +60,20 @@ def operators(proto: onnx.ModelProto | None) -> set[str]:
     return {node.op_type for nodes in (proto.graph.node, *(f.node for f in proto.functions)) for node in nodes}
 
 
-def optional_sets() -> dict[str, set[str]]:
-    """Sets of built-in rules that are off by default, and the operators at which their rules are rooted."""
+def optional_rules() -> dict[tuple[str, ...], set[str]]:
+    """Sets to ask for, and the operators at which their rules are rooted; under () what the default sets do on request."""
     import surgeon_passes as sp
     from surgeon_passes.rules.matcher import root_operators
 
     default = set(sp.Rewrite().sets)
-    found: dict[str, set[str]] = {}
+    found: dict[tuple[str, ...], set[str]] = {(): {"Cast"}}
     for rule in sp.Registry.installed():
+        roots = {op.name for op in root_operators(rule.pattern)}
         if not default & set(rule.sets):
             for name in rule.sets:
-                found.setdefault(name, set()).update(op.name for op in root_operators(rule.pattern))
+                found.setdefault((name,), set()).update(roots)
+        elif rule.exactness is sp.Exactness.APPROXIMATE:
+            found[()] |= roots
     return found
 
 
