@@ -23,7 +23,6 @@ FAMILIES = (
     "constant_chain",  # what no linear operator took in
     "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
-    "border",  # a written border is padding …
     "gemm",  # what the weight itself cannot take in
     "clip",  # written-out operators: none of the above makes or breaks one
     "activation",
@@ -35,7 +34,8 @@ FAMILIES = (
     "rearrange",
     "rotary",
     "attention",
-    "sequence",  # what is in a row becomes one …
+    "border",  # a written border is padding …
+    "sequence",  # … and what is in a row becomes one …
     "reparam",  # … before branches are summed: each is as short as it gets
     "transposed_branches",
     "linear_branches",

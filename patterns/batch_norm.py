@@ -1,4 +1,4 @@
-"""Inference BatchNormalization into the linear operator in front of it.
+"""Inference BatchNormalization into the linear operator in front of it; by itself, on request, into a Mul and an Add.
 
 A BatchNormalization whose statistics are constant is ``y -> s·y + t`` on each index of axis 1, with
 ``s = gamma / sqrt(var + epsilon)`` and ``t = beta - s·mean``. A linear operator whose output channels lie there takes
@@ -273,3 +273,50 @@ def _scale_columns(m: Match, weight: Floats, rank: int) -> Replacement:
     if m.b is not None:
         bias = affine.scale * channel_vector(m.b, affine.channels, axis=rank - 1, rank=rank) + affine.shift
     return Replacement(W=weight * affine.scale, B=bias)
+
+
+# --- on request ----------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    pattern="y = BatchNormalization(x, gamma: const, beta: const, mean: const, var: const)",
+    rewrite={"both": "y = Add(Mul(x, S), T)", "scale": "y = Mul(x, S)"},
+    exactness="rounding",
+    sets=("batch_norm",),
+    opset=(7, None),
+    may_grow=True,
+    tag="bn_written",
+)
+def write_batch_norm_as_mul_add(m: Match) -> Replacement:
+    """Inference BatchNormalization by itself is a Mul and an Add: for compilers without one. Off by default.
+
+    Algebra
+        s = gamma / sqrt(var + epsilon);  y = s·x + (beta - s·mean), both [C, 1, …]
+
+    Declines when
+        the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
+        a statistic is not constant, or holds NaN or infinities; the rank of x is unknown.
+
+    Example
+        before:
+            g (float[N,2,W] x) => (float[N,2,W] y) {
+                gamma = Constant<value = float[2] {2.0, 3.0}>()
+                beta = Constant<value = float[2] {0.5, 0.0}>()
+                mean = Constant<value = float[2] {1.0, 2.0}>()
+                var = Constant<value = float[2] {3.0, 8.0}>()
+                y = BatchNormalization<epsilon = 1.0>(x, gamma, beta, mean, var)
+            }
+        after:
+            g (float[N,2,W] x) => (float[N,2,W] y) {
+                s = Constant<value = float[2,1] {1.0, 1.0}>()
+                t = Constant<value = float[2,1] {-0.5, -2.0}>()
+                p = Mul(x, s)
+                y = Add(p, t)
+            }
+    """
+    rank = m.x.rank
+    if rank is None or rank < 2:
+        raise Decline(f"the rank of '{m.x.name}' is unknown, or below 2")
+    affine = _affine(m)
+    scale, shift = (along(v, 0, rank - 1) for v in (affine.scale, affine.shift))
+    return Replacement("both", S=scale, T=shift) if affine.shifts else Replacement("scale", S=scale)

@@ -116,7 +116,6 @@ def fuse_min_max(m: Match) -> Replacement:
 
     Declines when
         both are the same operator; a bound is not one number, or NaN; low is above high;
-        the type is one that Clip does not take at this opset (integers below 12);
         a bound raises the rank of x, or a rank is unknown;
         the inner result is used elsewhere.
 
@@ -138,8 +137,6 @@ def fuse_min_max(m: Match) -> Replacement:
     if m.a.op == m.y.op:
         raise Decline
     require_same_rank(m.x, m.y)
-    if m.opset < 12 and m.inner.value.dtype.kind != "f":
-        raise Decline(f"Clip takes no {m.inner.value.dtype} at opset {m.opset}")
     inner, outer = _bound(m.inner), _bound(m.outer)
     low, high = (inner, outer) if m.a.op == "Max" else (outer, inner)
     if low > high:

@@ -136,24 +136,71 @@ def fold_factor_into_gemm(m: Match) -> Replacement:
     """
     if isinstance(m.w.value, np.ndarray) and len(m.w.consumers) == 1 and (m.b is None or m.b.value is not None):
         raise Decline("the weight takes the factor in")
-    factor = _factor(m)
-    wanted = [m.c.attr(name) * factor for name in ("alpha", "beta")]
-    alpha, beta = (float(np.float32(value)) for value in wanted)
-    if not np.isfinite([alpha, beta]).all() or not alpha:
-        raise Decline(f"the factor {factor:.3g} is out of the range of alpha and beta")
-    if m.x.dtype not in (1, 10) and [alpha, beta] != wanted:
-        raise Decline(f"alpha is a float32: it cannot hold {factor!r} for a product of doubles")
-    return Replacement(alpha=alpha, beta=beta)
+    factor = _factor(m, m.y)
+    return Replacement(alpha=_scaled(m, m.c, "alpha", factor), beta=_scaled(m, m.c, "beta", factor))
 
 
-def _factor(m: Match) -> float:
-    """The number that Mul or Div scales with. Raises Decline where it is not one, or not a matrix's."""
+@rule(
+    pattern="""
+        s = Mul|Div(x, k: const)
+        y = Gemm(s, w, b?) | Gemm(w, s, b?)
+    """,
+    rewrite={"first": "y = Gemm(x, w, b)<@y, alpha=@alpha>", "second": "y = Gemm(w, x, b)<@y, alpha=@alpha>"},
+    exactness="rounding",
+    sets=("fusion",),
+    opset=(7, None),
+    recursive=True,
+)
+def fold_factor_before_gemm(m: Match) -> Replacement:
+    """One number multiplied with an operand of a Gemm goes into alpha (CLIP scales its image features so).
+
+    Algebra
+        alpha·(k·A)·B + beta·C = (k·alpha)·A·B + beta·C
+
+    Declines when
+        the constant is not one number, raises the rank, is not finite, or divides by zero; alpha would overflow, or the
+        product is of doubles and the factor none that a float32 holds;
+        the scaled matrix is used elsewhere, or twice.
+
+    Example
+        before:
+            g (float[N,K] x, float[K,M] w) => (float[N,M] y) {
+                k = Constant<value = float {0.5}>()
+                s = Mul(x, k)
+                y = Gemm(s, w)
+            }
+        after:
+            g (float[N,K] x, float[K,M] w) => (float[N,M] y) {
+                y = Gemm<alpha = 0.5>(x, w)
+            }
+    """
+    if m.w.tensor is m.s.tensor:
+        raise Decline(f"'{m.s.name}' is used twice")
+    if m.x.rank != 2:
+        raise Decline(f"'{m.x.name}' is not known to be a matrix")
+    first = m.y.node.input(0) is m.s.tensor
+    return Replacement("first" if first else "second", alpha=_scaled(m, m.y, "alpha", _factor(m, m.s)))
+
+
+def _scaled(m: Match, gemm: Operand, name: str, factor: float) -> float:
+    """alpha or beta times the factor. Raises Decline where the attribute, a float32, cannot say it."""
+    wanted = gemm.attr(name) * factor
+    held = float(np.float32(wanted))
+    if not np.isfinite(held) or (wanted and not held) or not factor:
+        raise Decline(f"the factor {factor:.3g} is out of the range of {name}")
+    if m.x.dtype not in (1, 10) and held != wanted:
+        raise Decline(f"{name} is a float32: it cannot hold {factor!r} for a product of doubles")
+    return held
+
+
+def _factor(m: Match, scaling: Operand) -> float:
+    """The number that a Mul or Div scales with. Raises Decline where it is not one, or not a matrix's."""
     values: Any = require_finite(floats(m.k), f"'{m.k.name}'")
     if values.size != 1 or values.ndim > 2:
         raise Decline(f"'{m.k.name}' of shape {list(values.shape)} is not one number")
-    if m.y.op == "Div" and not values.any():
+    if scaling.op == "Div" and not values.any():
         raise Decline(f"'{m.k.name}' divides by zero")
-    return float(values.reshape(())) if m.y.op == "Mul" else 1 / float(values.reshape(()))
+    return float(values.reshape(())) if scaling.op == "Mul" else 1 / float(values.reshape(()))
 
 
 @rule(

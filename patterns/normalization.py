@@ -224,6 +224,8 @@ def _last_axes(m: Match, op: str) -> tuple[int, tuple[int, ...]]:
 
 def _epsilon(operand: Operand, x: Operand) -> float:
     """Epsilon. Raises Decline where it is not one finite number, or raises the rank of x."""
+    if operand.value.size != 1:
+        raise Decline(f"epsilon is not one number, but of shape {list(operand.value.shape)}")
     if x.rank is None or operand.value.ndim > x.rank:
         raise Decline("epsilon raises the rank, or that is unknown")
     return number(operand)

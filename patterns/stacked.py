@@ -8,7 +8,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import floats, require_finite
+from ._arrays import Floats, channel_vector, floats, require_finite
 from ._branch_steps import convolution
 from .sequence import gemm_bias, gemm_weight
 
@@ -141,41 +141,63 @@ def stack_gemms(m: Match) -> Replacement:
 
 @rule(
     pattern="""
-        y = Concat(MatMul(x, w1: const), MatMul(x, w2: const))<axis=-1>
-          | Concat(MatMul(x, w1: const), MatMul(x, w2: const), MatMul(x, w3: const))<axis=-1>
-          | Concat(MatMul(x, w1: const), MatMul(x, w2: const), MatMul(x, w3: const), MatMul(x, w4: const))<axis=-1>
+        p1 = Add(MatMul(x, w1: const), b1: const) | MatMul(x, w1: const)
+        p2 = Add(MatMul(x, w2: const), b2: const) | MatMul(x, w2: const)
+        p3 = Add(MatMul(x, w3: const), b3: const) | MatMul(x, w3: const)
+        p4 = Add(MatMul(x, w4: const), b4: const) | MatMul(x, w4: const)
+        y = Concat(p1, p2)<axis=-1> | Concat(p1, p2, p3)<axis=-1> | Concat(p1, p2, p3, p4)<axis=-1>
     """,
-    rewrite="y = MatMul(x, W)",
+    rewrite={"plain": "y = MatMul(x, W)", "bias": "y = Add(MatMul(x, W), B)"},
     exactness="rounding",
     sets=("reparam",),
+    opset=(7, None),
     tag="stacked",
 )
 def stack_matmuls(m: Match) -> Replacement:
-    """A Concat over features of two to four products of one tensor with matrices is one product.
+    """A Concat over features of two to four linear layers on one tensor is one layer, in any rank.
 
     Algebra
-        [x·W1, x·W2] = x·[W1, W2]
+        [x·W1 + b1, x·W2 + b2] = x·[W1, W2] + [b1, b2]
 
     Declines when
-        a weight is no matrix, is not constant, not floating or not finite; a product has another user.
+        a weight is no matrix, is not constant, not floating or not finite;
+        a bias is not one number a feature, or may raise the rank; a layer has another user.
 
     Example
         before:
             g (float[N,T,1] x) => (float[N,T,3] y) {
                 w = Constant<value = float[1,1] {2.0}>()
                 v = Constant<value = float[1,2] {3.0, 4.0}>()
-                c = MatMul(x, w)
+                b = Constant<value = float[1] {0.5}>()
+                p = MatMul(x, w)
+                c = Add(p, b)
                 d = MatMul(x, v)
                 y = Concat<axis = 2>(c, d)
             }
         after:
             g (float[N,T,1] x) => (float[N,T,3] y) {
                 w = Constant<value = float[1,3] {2.0, 3.0, 4.0}>()
-                y = MatMul(x, w)
+                b = Constant<value = float[3] {0.5, 0.0, 0.0}>()
+                p = MatMul(x, w)
+                y = Add(p, b)
             }
     """
-    held = [w for w in (m.w1, m.w2, m.w3, m.w4) if w is not None]
-    weights = [require_finite(floats(w), f"'{w.name}'") for w in held]
+    layers = [(w, b) for w, b in ((m.w1, m.b1), (m.w2, m.b2), (m.w3, m.b3), (m.w4, m.b4)) if w is not None]
+    weights = [require_finite(floats(w), f"'{w.name}'") for w, _ in layers]
     if any(w.ndim != 2 for w in weights):
         raise Decline("a weight is no matrix")
-    return Replacement(W=np.concatenate(weights, axis=1))
+    weight = np.concatenate(weights, axis=1)
+    if all(b is None for _, b in layers):
+        return Replacement("plain", W=weight)
+    biases = [_bias(b, w.shape[1], m) for (_, b), w in zip(layers, weights, strict=True)]
+    return Replacement("bias", W=weight, B=np.concatenate(biases))
+
+
+def _bias(bias: Operand | None, features: int, m: Match) -> Floats:
+    """What is added to each feature: float64 [features]."""
+    if bias is None:
+        return np.zeros(features)
+    rank = max(bias.value.ndim, 1)
+    if rank > 1 and (m.x.rank is None or m.x.rank < rank):
+        raise Decline(f"'{bias.name}' may raise the rank of the result")
+    return channel_vector(bias, features, axis=rank - 1, rank=rank)

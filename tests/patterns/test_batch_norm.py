@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import surgeon_passes as sp
 from surgeon_passes.patterns import batch_norm
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants, operators
 
 RULES = [
@@ -149,6 +153,7 @@ def test_a_channel_without_variance_stays(variance: float, shown: str) -> None:
     assert_stays(b.model(y), f"variance + epsilon is {shown}")
 
 
+@declines("fold_batch_norm_into_conv")
 def test_an_infinite_statistic_stays() -> None:
     b = Builder()
     c = b.conv(b.input("x", ["N", 2, "H"]), 2, 3, [3])
@@ -219,6 +224,14 @@ def test_conv_transpose_values() -> None:
             np.testing.assert_allclose(held["k0.bn_folded"][row, column], expected, rtol=1e-6)
 
 
+@declines("fold_batch_norm_into_conv_transpose")
+def test_conv_transpose_before_a_channel_without_variance_stays() -> None:
+    b = Builder()
+    c = b.node("ConvTranspose", b.input("x", ["N", 4, "H"]), b.random(4, 2, 3), group=2)
+    held = [b.constant([1.0, -1.0, 1.0, 1.0]) for _ in range(4)]
+    assert_stays(b.model(b.node("BatchNormalization", c, *held)), "variance + epsilon is -1 in channel 1")
+
+
 # --- Gemm and MatMul -----------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +253,7 @@ def test_gemm_ignores_a_bias_times_zero() -> None:
     assert_equal(model, apply(RULES, model).model, [{"N": 5}])
 
 
+@declines("fold_batch_norm_into_gemm")
 @pytest.mark.parametrize("shape", [(4, 1), (4, 4)])
 def test_gemm_bias_along_rows_stays(shape: tuple[int, ...]) -> None:
     b = Builder()
@@ -270,6 +284,7 @@ def test_matmul_bias_that_enlarges_stays() -> None:
     assert_stays(b.model(b.batch_norm(c, 3)), "is not one number a channel")
 
 
+@declines("fold_batch_norm_into_matmul")
 def test_matmul_of_rank_three_stays() -> None:
     b = Builder()
     c = b.node("MatMul", b.input("x", ["N", 3, 4]), b.random(4, 3))
@@ -293,8 +308,107 @@ def test_transposed_matmul(shape: list[Any], perm: list[int], bias: tuple[int, .
     assert_folds(model, MatMul=1, Add=1, Transpose=1)
 
 
+@declines("fold_batch_norm_into_transposed_matmul")
 def test_transposed_matmul_with_other_axes_stays() -> None:
     b = Builder()
     c = b.node("MatMul", b.input("x", ["N", 3, 3, 4]), b.random(4, 3))
     model = b.model(b.batch_norm(b.node("Transpose", c, perm=[0, 2, 1, 3]), 3))
     assert_stays(model, "does not bring the MatMul's last axis to axis 1")
+
+
+# --- on request ----------------------------------------------------------------------------------------------------------
+
+
+@property_of("write_batch_norm_as_mul_add")
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    spatial=st.integers(0, 3),
+    dtype=st.sampled_from([np.float32, np.float16, np.float64]),
+    opset=st.sampled_from([7, 9, 14, 17]),
+    seed=st.integers(0, 99),
+)
+def test_alone(spatial: int, dtype: Any, opset: int, seed: int) -> None:
+    b = Builder(dtype, opset=opset, seed=seed)
+    model = b.model(b.batch_norm(b.input("x", ["N", 3, *DIMS[:spatial]]), 3))
+    result = apply([batch_norm.write_batch_norm_as_mul_add], model)
+    assert result.ops == {"Mul": 1, "Add": 1}
+    assert_equal(model, result.model, ({"N": 9, "H": 7, "W": 9, "D": 6},), 1e-2 if dtype is np.float16 else None)
+
+
+def test_alone_is_off_by_default() -> None:
+    b = Builder()
+    model = b.model(b.batch_norm(b.input("x", ["N", 3, "H", "W"]), 3))
+    assert {n.op_type for n in sp.optimize(model).proto.graph.node} == {"BatchNormalization"}
+    pipeline = sp.Pipeline(sp.Rewrite(*sp.Rewrite().sets, "batch_norm"), sp.Cleanup())
+    assert [n.op_type for n in pipeline.run(model).proto.graph.node] == ["Mul", "Add"]
+
+
+def test_alone_leaves_what_a_convolution_takes_in() -> None:
+    b = Builder()
+    c = b.conv(b.input("x", ["N", 2, "H"]), 2, 3, [3])
+    pipeline = sp.Pipeline(sp.Rewrite(*sp.Rewrite().sets, "batch_norm"), sp.Cleanup())
+    result = pipeline.run(b.model(b.batch_norm(c, 3)))
+    assert [n.op_type for n in result.proto.graph.node] == ["Conv"]
+
+
+@declines("write_batch_norm_as_mul_add")
+def test_alone_of_unknown_rank_stays() -> None:
+    b = Builder()
+    x = b.node("Reshape", b.input("x", ["N"]), b.input("t", ["K"], np.int64))
+    model = b.model(b.batch_norm(x, 3), rank=3)
+    result = apply([batch_norm.write_batch_norm_as_mul_add], model)
+    assert result.ops == operators(model) and any("the rank of" in r for r in result.reasons)
+
+
+# --- any -----------------------------------------------------------------------------------------------------------------
+
+
+@property_of("fold_batch_norm_into_conv", "fold_batch_norm_into_conv_transpose")
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    op=st.sampled_from(["Conv", "ConvTranspose"]),
+    spatial=st.integers(1, 3),
+    group=st.sampled_from([1, 2]),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 2),
+    pad=st.integers(0, 1),
+    bias=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float16]),
+    seed=st.integers(0, 99),
+)
+def test_any_convolution(
+    op: str, spatial: int, group: int, kernel: int, stride: int, pad: int, bias: bool, dtype: Any, seed: int
+) -> None:
+    b = Builder(dtype, seed=seed)
+    shape = (6, 4 // group) if op == "Conv" else (4, 6 // group)
+    names = [b.input("x", ["N", 4, *[6] * spatial]), b.random(*shape, *[kernel] * spatial)]
+    names += [b.random(6)] if bias else []
+    attrs = {"strides": [stride] * spatial, "pads": [min(pad, kernel - 1)] * (2 * spatial)}
+    model = b.model(b.batch_norm(b.node(op, *names, group=group, **attrs), 6))
+    result = apply(RULES, model)
+    assert result.ops == {op: 1}
+    assert_equal(model, result.model, [{"N": 3}], 2e-2 if dtype is np.float16 else 1e-5)
+
+
+@property_of("fold_batch_norm_into_gemm", "fold_batch_norm_into_matmul", "fold_batch_norm_into_transposed_matmul")
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    op=st.sampled_from(["Gemm", "MatMul", "Transpose"]),
+    bias=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float16, np.float64]),
+    seed=st.integers(0, 99),
+)
+def test_any_product(op: str, bias: bool, dtype: Any, seed: int) -> None:
+    b = Builder(dtype, seed=seed)
+    x, w = b.input("x", ["N", 3, 4] if op == "Transpose" else ["N", 4]), b.random(4, 5)
+    if op == "Gemm":
+        c = b.node("Gemm", x, w, *([b.random(5)] if bias else []))
+    else:
+        c = b.node("MatMul", x, w)
+        c = b.node("Add", c, b.random(5)) if bias else c
+    c = b.node("Transpose", c, perm=[0, 2, 1]) if op == "Transpose" else c
+    model = b.model(b.batch_norm(c, 5))
+    result = apply(RULES, model)
+    assert "BatchNormalization" not in result.ops
+    tolerance = {np.float32: 1e-5, np.float16: 2e-2, np.float64: 1e-13}[dtype]
+    assert_equal(model, result.model, [{"N": 33}], tolerance)

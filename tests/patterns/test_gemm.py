@@ -123,6 +123,34 @@ def test_a_factor_of_doubles_must_be_a_float32(k: float, stays: bool) -> None:
         assert_equal(model, apply(RULES, model).model, [{}], 1e-14)
 
 
+@property_of("fold_factor_before_gemm")
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    first=st.booleans(),
+    op=st.sampled_from(["Mul", "Div"]),
+    shape=st.sampled_from([(), (1,), (1, 1)]),
+    bias=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float16]),
+)
+def test_a_factor_of_an_operand(first: bool, op: str, shape: tuple[int, ...], bias: bool, dtype: Any) -> None:
+    b = Builder(dtype)
+    x, w = b.input("x", [4, 5]), b.input("w", [5, 3])
+    s = b.node(op, x if first else w, b.random(*shape, low=0.5))
+    names = [s, w] if first else [x, s]
+    model = b.model(b.node("Gemm", *names, *([b.input("b", [3])] if bias else []), alpha=0.5, beta=2.0))
+    result = apply(RULES, model)
+    assert result.ops == {"Gemm": 1}
+    assert_equal(model, result.model, [{}], BOUND[dtype])
+
+
+@declines("fold_factor_before_gemm")
+@pytest.mark.parametrize(("k", "reason"), [([1.0, 2.0, 3.0, 4.0, 5.0], "is not one number"), (0.0, "out of the range")])
+def test_other_factors_of_an_operand_stay(k: Any, reason: str) -> None:
+    b = Builder()
+    s = b.node("Mul", b.input("x", [4, 5]), b.constant(k))
+    assert_stays(b.model(b.node("Gemm", s, b.input("w", [5, 3]))), reason, rules=RULES)
+
+
 def test_a_weight_of_its_own_takes_the_factor_itself() -> None:
     b = Builder()
     c = b.node("Gemm", b.input("x", [4, 5]), b.random(5, 3))

@@ -151,6 +151,25 @@ def test_matmuls(rank: int) -> None:
     stacked(b.model(b.node("Concat", *parts, axis=rank - 1)), MatMul=1)
 
 
+@pytest.mark.parametrize("rank", [2, 3, 4])
+@pytest.mark.parametrize("biases", [(1, 1, 1), (0, 1, 0)])
+def test_linear_layers(rank: int, biases: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.input("x", ["N", *DIMS[: rank - 2], 3])
+    parts = []
+    for k, has_bias in enumerate(biases):
+        part = b.node("MatMul", x, b.random(3, k + 2))
+        parts.append(b.node("Add", b.random(1, k + 2), part) if has_bias else part)
+    stacked(b.model(b.node("Concat", *parts, axis=-1)), MatMul=1, Add=1)
+
+
+def test_a_bias_along_another_axis_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 4, 3])
+    parts = [b.node("Add", b.node("MatMul", x, b.random(3, 2)), b.random(4, 1)) for _ in range(2)]
+    assert_stays(b.model(b.node("Concat", *parts, axis=2)), "is not one number a channel")
+
+
 def test_batches_of_matrices_stay() -> None:
     b = Builder()
     x = b.input("x", [2, 4, 3])

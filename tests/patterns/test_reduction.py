@@ -1,0 +1,100 @@
+"""Reductions that have an operator of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surgeon_passes.patterns import reduction
+from surgeon_passes.rules.registry import rules_of
+
+from .covering import declines, property_of
+from .fusing import assert_fuses, assert_stays, attributes
+from .harness import Builder
+
+RULES = list(rules_of(reduction))
+
+
+@property_of("use_global_pool")
+def test_global_pools() -> None:
+    @settings(max_examples=30, deadline=None)
+    @given(
+        st.lists(st.integers(1, 5), min_size=3, max_size=5),
+        st.sampled_from(["Mean", "Max"]),
+        st.booleans(),
+        st.sampled_from([13, 18]),
+        st.sampled_from([np.float32, np.float16]),
+    )
+    def check(shape: list[int], op: str, negative: bool, opset: int, dtype: Any) -> None:
+        b = Builder(dtype, opset=opset)
+        axes = [a - len(shape) if negative else a for a in range(2, len(shape))]
+        x = b.input("x", shape)
+        y = b.node(f"Reduce{op}", x, axes=axes) if opset < 18 else b.node(f"Reduce{op}", x, b.constant(axes))
+        assert_fuses(RULES, b.model(y), **{"GlobalAveragePool" if op == "Mean" else "GlobalMaxPool": 1})
+
+    check()
+
+
+@declines("use_global_pool")
+def test_pools_of_other_types_stay() -> None:
+    b = Builder(np.float64)
+    assert_stays(
+        RULES, b.model(b.node("ReduceMean", b.input("x", [1, 2, 3]), axes=[2])), "computed in single precision"
+    )
+
+
+def test_other_axes_stay() -> None:
+    for axes, keep in (([1, 2], 1), ([2], 1), ([2, 3], 0)):
+        b = Builder()
+        y = b.node("ReduceMean", b.input("x", [1, 2, 3, 4]), axes=axes, keepdims=keep)
+        assert_stays(RULES, b.model(y, rank=4 if keep else 2))
+
+
+@property_of("fuse_sum_of_squares", "fuse_root_of_sum_of_squares")
+def test_sums_of_squares() -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(
+        st.lists(st.integers(1, 5), min_size=1, max_size=4),
+        st.data(),
+        st.booleans(),
+        st.booleans(),
+        st.integers(0, 1),
+        st.sampled_from([13, 18]),
+        st.sampled_from([np.float32, np.float64]),
+    )
+    def check(
+        shape: list[int], data: st.DataObject, root: bool, power: bool, keep: int, opset: int, dtype: Any
+    ) -> None:
+        axes = data.draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True))
+        keep = keep or int(len(axes) == len(shape))
+        b = Builder(dtype, opset=opset)
+        x = b.input("x", shape)
+        q = b.node("Pow", x, b.constant(2.0)) if power else b.node("Mul", x, x)
+        y = b.node("ReduceSum", q, b.constant(axes), keepdims=keep)
+        y = b.node("Sqrt", y) if root else y
+        model = b.model(y, rank=len(shape) - (0 if keep else len(axes)))
+        found = assert_fuses(RULES, model, **{"ReduceL2" if root else "ReduceSumSquare": 1})
+        assert attributes(found.graph.node[0])["keepdims"] == keep
+
+    check()
+
+
+@declines("fuse_sum_of_squares")
+def test_sums_of_squares_in_half_precision_stay() -> None:
+    b = Builder(np.float16)
+    x = b.input("x", [3, 4])
+    assert_stays(RULES, b.model(b.node("ReduceSum", b.node("Mul", x, x), b.constant([1]))), "float32 or double")
+    b = Builder()
+    x = b.input("x", [3, 4])
+    y = b.node("ReduceSum", b.node("Mul", x, x), b.constant(np.zeros(0, np.int64), np.int64), noop_with_empty_axes=1)
+    assert_stays(RULES, b.model(y), "may reduce nothing")
+
+
+@declines("fuse_root_of_sum_of_squares")
+def test_a_sum_that_is_read_elsewhere_stays() -> None:
+    b = Builder()
+    s = b.node("ReduceSumSquare", b.input("x", [3, 4]), axes=[1])
+    assert_stays(RULES, b.model(b.node("Sqrt", s), b.node("Neg", s)), "is also used by")
