@@ -122,6 +122,19 @@ class Distilled(nn.Module):
         return self.fc2(x) / 4.0
 
 
+class Policy(nn.Module):
+    """An actor of reinforcement learning: actions between bounds, in units of its robot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 8), nn.Tanh())
+        self.max_action = 2.0
+        self.register_buffer("unit", torch.rand(8) + 0.5)
+
+    def forward(self, state: Tensor) -> Tensor:
+        return self.max_action * self.body(state) / self.unit
+
+
 class Padded(nn.Module):
     """Convolutions and pools whose "same" padding is written out, as networks ported from TensorFlow do."""
 
@@ -154,5 +167,6 @@ NETWORKS = (
     Network("linear_retrieval", Retrieval, ((3, 16), (4, 16), (3, 4)), opset=18),
     Network("linear_covariance", Covariance, ((10, 4), (4, 4)), opset=18),
     Network("linear_distilled", Distilled, ((2, 16),)),
+    Network("linear_policy", Policy, ((2, 16),)),
     Network("linear_padded", Padded, ((1, 3, 17, 17),)),
 )
