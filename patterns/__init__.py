@@ -23,6 +23,7 @@ FAMILIES = (
     "constant_chain",  # what no linear operator took in
     "affine_before",  # … and may take in what stands in front of it
     "linear",  # constants are in weight and bias by now
+    "linear_branches",  # a sum of layers is one layer before a Gemm takes in the sum
     "gemm",  # what the weight itself cannot take in
     "clip",  # written-out operators: none of the above makes or breaks one
     "activation",
@@ -38,7 +39,6 @@ FAMILIES = (
     "sequence",  # … and what is in a row becomes one …
     "reparam",  # … before branches are summed: each is as short as it gets
     "transposed_branches",
-    "linear_branches",
     "stacked",
     "npu_activation",  # target sets, off by default; of opposing rules only one side takes part in a run
     "npu_normalization",
