@@ -20,14 +20,17 @@ from surgeon_passes.rules.journal import Edit, Slot
 from surgeon_passes.rules.rule import Decline
 
 RULE = "merge_duplicate_constants"
+SMALL = 1 << 10
+"""Bytes up to which a body keeps its own: shape inference does not look out of a body for axes and targets."""
 
 
 @dataclass(frozen=True)
 class Constants(Pass):
     """Initializers of the same element type, shape and bytes become one; bodies of control flow read it, too.
 
-    After all others, since rules leave a weight alone that others read. Never initializers that a caller may override or
-    that are outputs, nor scales and zero points of quantisation, nor constants of functions, which hold their own.
+    After all others, since rules leave a weight alone that others read. A body keeps small constants of its own. Never
+    initializers that a caller may override or that are outputs, nor scales and zero points of quantisation, nor constants
+    of functions, which hold their own.
     """
 
     name: ClassVar[str] = "constants"
@@ -54,7 +57,9 @@ def _twins(state: State) -> Iterator[tuple[gs.Constant, gs.Constant]]:
             alike, key=lambda c: id(c) in local
         ):  # a body reads the graph around it, not the reverse
             kept = first.setdefault(keys.constant(constant), constant)
-            if kept is not constant and id(kept) not in local:
+            if kept is constant or id(kept) in local:
+                continue
+            if id(constant) not in local or constant._values.nbytes > SMALL:
                 yield kept, constant
 
 
@@ -81,9 +86,11 @@ def _in_function(scope: Scope) -> bool:
 
 
 def _held_by_bodies(state: State) -> set[int]:
-    """Ids of the constants that a body defines by itself."""
-    bodies = [scope.graph for scope in state.index.scopes if scope.parent is not None]
-    return {id(c) for body in bodies for c in state.model.extras.of(body).constants}
+    """Ids of the constants that a body defines by itself, and that nothing around it reads (as when it was inlined)."""
+    index = state.index
+    bodies = [scope.graph for scope in index.scopes if scope.parent is not None]
+    held = [c for body in bodies for c in state.model.extras.of(body).constants]
+    return {id(c) for c in held if all(index.scope(r).parent is not None for r in index.consumers(c))}
 
 
 def _merge(state: State, kept: gs.Constant, twin: gs.Constant) -> bool:
