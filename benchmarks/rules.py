@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import onnx
+
 from benchmarks.entries import is_dynamic, models
 
 Fired = Mapping[str, Sequence[str]]
@@ -35,29 +37,44 @@ def tasks(names: Sequence[str]) -> Iterator[tuple[str, Path, dict[str, list[int]
         print(f"{missing.name} is not installed: no exported networks", file=sys.stderr)
 
 
-def fired(label: str, path: Path, shapes: dict[str, list[int]] | None) -> tuple[str, set[str]]:
+def fired(task: tuple[str, Path, dict[str, list[int]] | None]) -> tuple[str, set[str]]:
     """The model, and the rules that were applied to it, unverified."""
     import surgeon_passes as sp
     from surgeon_passes.pipeline import default_passes
 
-    found: set[str] = set()
-    for extra in (None, *optional_sets()):
-        sets = sp.Rewrite().sets if extra is None else (*sp.Rewrite().sets, extra)
-        allowed = extra is not None  # what a user has to allow, too
-        rewrite = sp.Rewrite(*sets, allow_lossy_casts=allowed)
-        passes = [rewrite if isinstance(p, sp.Rewrite) else p for p in default_passes(shapes)]
-        result = sp.Pipeline(*passes).run(path, verify="off")
-        found |= {decision.rule for decision in result.applied}
+    label, path, shapes = task
+    result = sp.optimize(path, shapes, verify="off")
+    found = {decision.rule for decision in result.applied}
+    held = operators(result.proto) | operators(result.original)
+    for sets, roots in optional_rules().items():
+        if roots & held:
+            rewrite = sp.Rewrite(*sp.Rewrite().sets, *sets, approximate=True, allow_lossy_casts=True)
+            passes = [rewrite if isinstance(p, sp.Rewrite) else p for p in default_passes(shapes)]
+            found |= {d.rule for d in sp.Pipeline(*passes).run(path, verify="off").applied}
     return label, found
 
 
-def optional_sets() -> list[str]:
-    """Sets of built-in rules that are off by default, without the empty one."""
+def operators(proto: onnx.ModelProto | None) -> set[str]:
+    """Operators of the main graph and of functions."""
+    assert proto is not None
+    return {node.op_type for nodes in (proto.graph.node, *(f.node for f in proto.functions)) for node in nodes}
+
+
+def optional_rules() -> dict[tuple[str, ...], set[str]]:
+    """Sets to ask for, and the operators at which their rules are rooted; under () what the default sets do on request."""
     import surgeon_passes as sp
+    from surgeon_passes.rules.matcher import root_operators
 
     default = set(sp.Rewrite().sets)
-    rules = [rule for rule in sp.Registry.installed() if not default & set(rule.sets)]
-    return sorted({name for rule in rules for name in rule.sets})
+    found: dict[tuple[str, ...], set[str]] = {(): {"Cast"}}
+    for rule in sp.Registry.installed():
+        roots = {op.name for op in root_operators(rule.pattern)}
+        if not default & set(rule.sets):
+            for name in rule.sets:
+                found.setdefault((name,), set()).update(roots)
+        elif rule.exactness is sp.Exactness.APPROXIMATE:
+            found[()] |= roots
+    return found
 
 
 def collect(names: Sequence[str], jobs: int) -> Fired:
@@ -65,7 +82,7 @@ def collect(names: Sequence[str], jobs: int) -> Fired:
     import surgeon_passes as sp
 
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        results = pool.starmap(fired, list(tasks(names)), chunksize=1)
+        results = list(pool.imap_unordered(fired, list(tasks(names))))
     return {
         rule.name: sorted({label for label, rules in results if rule.name in rules}) for rule in sp.Registry.installed()
     }

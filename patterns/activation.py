@@ -6,6 +6,7 @@ from onnx import TensorProto
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
+from ._arrays import floats
 from ._conditions import number, require_same_rank, require_single_or_half
 
 # --- Gelu ----------------------------------------------------------------------------------------------------------------
@@ -145,6 +146,45 @@ def fuse_softplus(m: Match) -> Replacement:
     require_same_rank(m.x, m.y)
     if m.x.dtype != TensorProto.FLOAT:
         raise Decline(f"'{m.x.name}' is not known to be float32")
+    return Replacement()
+
+
+@rule(
+    pattern="y = Where(Greater(x, threshold: const), x, Softplus(x))",
+    rewrite="y = Softplus(x)",
+    exactness="rounding",
+    sets=("fusion",),
+    opset=(9, None),
+)
+def drop_threshold_of_softplus(m: Match) -> Replacement:
+    """Softplus that is x itself beyond a number, as torch has it, is Softplus.
+
+    Algebra
+        softplus(x) = x + ln(1 + e⁻ˣ), which is x but for a relative 2e-9 from 17 on, less than rounding
+
+    Declines when
+        the threshold is below 17, or not one number; x is double (there the difference shows);
+        a constant raises the rank of x, or a rank is unknown;
+        the inner results are used elsewhere.
+
+    Example
+        before:
+            g (float[N] x) => (float[N] y) {
+                twenty = Constant<value = float {20.0}>()
+                s = Softplus(x)
+                far = Greater(x, twenty)
+                y = Where(far, x, s)
+            }
+        after:
+            g (float[N] x) => (float[N] y) {
+                y = Softplus(x)
+            }
+    """
+    require_same_rank(m.x, m.y)
+    require_single_or_half(m.x, "Softplus")
+    threshold = floats(m.threshold)
+    if threshold.size != 1 or not threshold.reshape(()) >= 17:
+        raise Decline(f"the threshold '{m.threshold.name}' is not one number from 17 on")
     return Replacement()
 
 

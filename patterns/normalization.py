@@ -18,7 +18,8 @@ from ._conditions import number, require_single_or_half
         mu = ReduceMean(x, axes: const)<keepdims=1>
         d = Sub(x, mu)
         square = Pow(d, 2) | Mul(d, d)
-        e = sum(ReduceMean(square, axes: const)<keepdims=1>, eps: const)
+        v = ReduceMean(square, axes: const)<keepdims=1>
+        e = sum(v, eps: const) | v
         s = Sqrt(e) | Pow(e, 0.5)
         i = Reciprocal(s) | Div(1, s) | Pow(e, -0.5)
         y = Div(d, s) | Mul(d, i)
@@ -122,7 +123,8 @@ def fold_constant_into_layer_normalization(m: Match) -> Replacement:
 @rule(
     pattern="""
         square = Pow(x, 2) | Mul(x, x)
-        e = sum(ReduceMean(square, axes: const)<keepdims=1>, eps: const)
+        v = ReduceMean(square, axes: const)<keepdims=1>
+        e = sum(v, eps: const) | v
         s = Sqrt(e) | Pow(e, 0.5)
         i = Reciprocal(s) | Div(1, s) | Pow(e, -0.5)
         y = Div(x, s) | Mul(x, i)
@@ -222,8 +224,10 @@ def _last_axes(m: Match, op: str) -> tuple[int, tuple[int, ...]]:
     return axes[0], sizes
 
 
-def _epsilon(operand: Operand, x: Operand) -> float:
-    """Epsilon. Raises Decline where it is not one finite number, or raises the rank of x."""
+def _epsilon(operand: Operand | None, x: Operand) -> float:
+    """Epsilon, 0 where there is none. Raises Decline where it is not one finite number, or raises the rank of x."""
+    if operand is None:
+        return 0.0
     if operand.value.size != 1:
         raise Decline(f"epsilon is not one number, but of shape {list(operand.value.shape)}")
     if x.rank is None or operand.value.ndim > x.rank:

@@ -54,7 +54,7 @@ def decompose_hard_swish(m: Match) -> Replacement:
     exactness="rounding",
     sets=SETS,
     may_grow=True,
-    opposes=("fuse_hard_sigmoid",),
+    opposes=("fuse_hard_sigmoid", "fuse_scaled_clip"),
 )
 def decompose_hard_sigmoid(m: Match) -> Replacement:
     """HardSigmoid is a Clip of a straight line.

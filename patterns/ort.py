@@ -38,6 +38,7 @@ def _activation(m: Match) -> dict[str, Any]:
     rewrite="y = com.microsoft.FusedConv(x, w, b)<@c, activation=@activation, activation_params=@activation_params>",
     exactness="rounding",
     sets=SETS,
+    late=True,
 )
 def fuse_activation_into_conv(m: Match) -> Replacement:
     """A Conv and its activation are one FusedConv.
@@ -75,6 +76,7 @@ def fuse_activation_into_conv(m: Match) -> Replacement:
     rewrite="y = com.microsoft.FusedConv(x, w, b, z)<@c, activation=@activation, activation_params=@activation_params>",
     exactness="rounding",
     sets=SETS,
+    late=True,
 )
 def fuse_sum_and_activation_into_conv(m: Match) -> Replacement:
     """A Conv, what is added to it and the activation of the sum are one FusedConv.
@@ -116,6 +118,7 @@ def fuse_sum_and_activation_into_conv(m: Match) -> Replacement:
     rewrite="y = com.microsoft.FusedGemm(a, b, c)<@g, activation=@activation, activation_alpha=@alpha>",
     exactness="rounding",
     sets=SETS,
+    late=True,
     opset=(7, None),
 )
 def fuse_activation_into_gemm(m: Match) -> Replacement:
@@ -175,6 +178,7 @@ def _require_matrices(m: Match) -> None:
     rewrite="y = com.microsoft.FusedMatMul(a, b)<@form>",
     exactness="rounding",
     sets=SETS,
+    late=True,
     recursive=True,
 )
 def fuse_scale_into_matmul(m: Match) -> Replacement:
@@ -217,6 +221,7 @@ def fuse_scale_into_matmul(m: Match) -> Replacement:
     rewrite="y = com.microsoft.FusedMatMul(x, b)<@form>",
     exactness="rounding",
     sets=SETS,
+    late=True,
     recursive=True,
 )
 def fuse_transposed_left_into_matmul(m: Match) -> Replacement:
@@ -252,6 +257,7 @@ def fuse_transposed_left_into_matmul(m: Match) -> Replacement:
     rewrite="y = com.microsoft.FusedMatMul(a, x)<@form>",
     exactness="rounding",
     sets=SETS,
+    late=True,
     recursive=True,
 )
 def fuse_transposed_right_into_matmul(m: Match) -> Replacement:
@@ -304,6 +310,7 @@ def _require_flip(m: Match, other: Operand) -> None:
     },
     exactness="rounding",
     sets=SETS,
+    late=True,
     opset=(17, None),
 )
 def fuse_skip_layer_normalization(m: Match) -> Replacement:
@@ -345,6 +352,7 @@ def fuse_skip_layer_normalization(m: Match) -> Replacement:
     },
     exactness="rounding",
     sets=SETS,
+    late=True,
     opset=(23, None),
 )
 def fuse_skip_rms_normalization(m: Match) -> Replacement:

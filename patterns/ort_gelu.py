@@ -112,6 +112,7 @@ def _require_same_rank(m: Match) -> None:
     rewrite={"none": "y = com.microsoft.BiasGelu(x, b)", "tanh": "y = com.microsoft.FastGelu(x, b)"},
     exactness="rounding",
     sets=SETS,
+    late=True,
     opset=(20, None),
 )
 def fuse_bias_into_gelu(m: Match) -> Replacement:
@@ -147,6 +148,7 @@ def fuse_bias_into_gelu(m: Match) -> Replacement:
     rewrite={"Gelu": "y = com.microsoft.BiasGelu(x, b)", "FastGelu": "y = com.microsoft.FastGelu(x, b)"},
     exactness="rounding",
     sets=SETS,
+    late=True,
     recursive=True,
 )
 def fuse_bias_into_contrib_gelu(m: Match) -> Replacement:

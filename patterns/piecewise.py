@@ -54,6 +54,53 @@ def fuse_hard_sigmoid(m: Match) -> Replacement:
 
 
 @rule(
+    pattern="""
+        c = Clip(x, 0, high: const)
+        y = Div(c, high: const) | Mul(c, factor: const)
+    """,
+    rewrite="y = HardSigmoid(x)<alpha=@alpha, beta=0.0>",
+    exactness="rounding",
+    sets=("fusion",),
+    opset=(6, None),
+)
+def fuse_scaled_clip(m: Match) -> Replacement:
+    """A Clip from 0 to some number, over that number, is one HardSigmoid.
+
+    So a hard sigmoid ends whose 3 went into the bias of a Conv.
+
+    Algebra
+        clip(x, 0, high) / high = clip(x / high, 0, 1)
+
+    Declines when
+        the numbers are not each other's reciprocal, or not positive and finite;
+        x is double (ONNX Runtime has no such kernel);
+        a constant raises the rank of x, or a rank is unknown;
+        the Clip is used elsewhere.
+
+    Example
+        before:
+            g (float[N] x) => (float[N] y) {
+                zero = Constant<value = float {0.0}>()
+                six = Constant<value = float {6.0}>()
+                c = Clip(x, zero, six)
+                y = Div(c, six)
+            }
+        after:
+            g (float[N] x) => (float[N] y) {
+                y = HardSigmoid<alpha = 0.16666667, beta = 0.0>(x)
+            }
+    """
+    require_same_rank(m.x, m.y)
+    require_single_or_half(m.x, "HardSigmoid")
+    high = number(m.high)
+    if not high > 0:
+        raise Decline(f"it clips to 0 and {high}")
+    if m.factor is not None and abs(number(m.factor) * high - 1) > 1e-6:
+        raise Decline(f"{number(m.factor)} is not the reciprocal of {high}")
+    return Replacement(alpha=1 / high)
+
+
+@rule(
     pattern="y = prod(x, HardSigmoid(x)<alpha=0.16666667, beta=0.5>)",
     rewrite="y = HardSwish(x)",
     exactness="rounding",

@@ -193,10 +193,11 @@ def fuse_strided_slices_into_conv(m: Match) -> Replacement:
     """Every other pixel in both directions, from four places, side by side before a Conv (YOLOv5's Focus).
 
     Algebra
-        the four are the channels of SpaceToDepth in some order; the weight's input channels change places likewise. Rows
-        or columns of an odd number are an error in both
+        the four are the channels of SpaceToDepth in some order; the weight's input channels change places likewise
 
     Declines when
+        rows and columns are not certainly of an even number (ONNX Runtime's Concat takes empty operands of any shape: a
+        single row passes it, but not SpaceToDepth);
         a Slice is not one of the four, or they are not all different;
         the Conv has groups, or a weight that is not constant;
         the inner results are used elsewhere.
@@ -253,10 +254,10 @@ def fuse_strided_slices(m: Match) -> Replacement:
     """Every other pixel in both directions, from four places row by row, side by side, is one SpaceToDepth.
 
     Algebra
-        SpaceToDepth puts the place in the block before the channel, row before column. Rows or columns of an odd number are
-        an error in both
+        SpaceToDepth puts the place in the block before the channel, row before column
 
     Declines when
+        rows and columns are not certainly of an even number;
         a Slice is not one of the four, or they stand in another order (fuse_strided_slices_into_conv may help);
         the inner results are used elsewhere.
 
@@ -292,6 +293,8 @@ def _quarters(m: Match) -> list[int]:
     if m.x.rank != 4:
         raise Decline(f"'{m.x.name}' is not known to be of rank 4")
     _require_floats(m.x)
+    if not all(dims.divides(2, size) for size in m.x.shape[2:]):
+        raise Decline(f"'{m.x.name}' has not certainly an even number of rows and columns")
     found = []
     for k in range(4):
         starts: dict[int, int] = {}

@@ -27,6 +27,7 @@ def use_global_pool(m: Match) -> Replacement:
 
     Declines when
         the axes are not all but the first two, or the rank is unknown or below 3;
+        it is the mean of squares, or what is subtracted from x: part of a normalization that other rules know;
         x is not float32 or float16 (ONNX Runtime has no other kernel).
 
     Example
@@ -45,9 +46,20 @@ def use_global_pool(m: Match) -> Replacement:
         raise Decline
     if sorted({axis % rank for axis in ints(m.axes)}) != list(range(2, rank)):
         raise Decline
+    if _is_moment(m):
+        raise Decline("it is part of a normalization")
     operator = "GlobalAveragePool" if m.y.op == "ReduceMean" else "GlobalMaxPool"
     require_single_or_half(m.x, operator)
     return Replacement(operator=operator)
+
+
+def _is_moment(m: Match) -> bool:
+    """Whether it is a mean (or maximum) that is subtracted from x, or a mean of squares."""
+    x = m.x.tensor
+    maker = m.context.index.producer(x)
+    if maker is not None and (maker.op == "Pow" or (maker.op == "Mul" and maker.inputs[0] is maker.inputs[1])):
+        return True
+    return any(node.op == "Sub" and any(t is x for t in node.inputs) for node in m.y.consumers)
 
 
 @rule(

@@ -1,4 +1,8 @@
-"""Softmax and its logarithm written out: one operator again."""
+"""Softmax and its logarithm written out: one operator again.
+
+Along the last axis ONNX Runtime is two to four times as fast with the operator; along another, where its kernel transposes,
+five times as fast with what is written out: rules of the set "compact".
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def fuse_softmax(m: Match) -> Replacement:
 
     Declines when
         the opset is below 13;
-        maximum and sum are not over one axis;
+        maximum and sum are not over the last axis alone, or the rank is unknown;
         the inner results are used elsewhere.
 
     Example
@@ -46,7 +50,7 @@ def fuse_softmax(m: Match) -> Replacement:
                 y = Softmax<axis = -1>(x)
             }
     """
-    return Replacement(axis=_axis(m))
+    return Replacement(axis=_axis(m, last=True))
 
 
 @rule(
@@ -68,7 +72,7 @@ def fuse_log_softmax(m: Match) -> Replacement:
 
     Declines when
         the opset is below 13;
-        maximum and sum are not over one axis;
+        maximum and sum are not over the last axis alone, or the rank is unknown;
         the inner results are used elsewhere.
 
     Example
@@ -87,7 +91,7 @@ def fuse_log_softmax(m: Match) -> Replacement:
                 y = LogSoftmax<axis = -1>(x)
             }
     """
-    return Replacement(axis=_axis(m))
+    return Replacement(axis=_axis(m, last=True))
 
 
 @rule(
@@ -125,8 +129,96 @@ def fuse_log_of_softmax(m: Match) -> Replacement:
     return Replacement()
 
 
-def _axis(m: Match) -> int:
+@rule(
+    pattern="""
+        top = ReduceMax(x, axes: const)<keepdims=1>
+        e = Exp(Sub(x, top))
+        y = Div(e, ReduceSum(e, axes: const)<keepdims=1>)
+    """,
+    rewrite="y = Softmax(x)<axis=@axis>",
+    exactness="rounding",
+    sets=("compact",),
+    opset=(13, None),
+)
+def fuse_softmax_along_inner_axis(m: Match) -> Replacement:
+    """fuse_softmax along another axis than the last.
+
+    Fewer nodes, but slower: 5 to 15 times the time in ONNX Runtime, along the channels of an image.
+
+    Algebra
+        softmax(x) = eˣ⁻ᵐ / Σ eˣ⁻ᵐ with m = max(x)
+
+    Declines when
+        the opset is below 13;
+        maximum and sum are not over one axis;
+        the inner results are used elsewhere.
+
+    Example
+        before:
+            g (float[N,4,2] x) => (float[N,4,2] y) {
+                axes = Constant<value = int64[1] {1}>()
+                m = ReduceMax(x, axes)
+                d = Sub(x, m)
+                e = Exp(d)
+                s = ReduceSum(e, axes)
+                y = Div(e, s)
+            }
+        after:
+            g (float[N,4,2] x) => (float[N,4,2] y) {
+                y = Softmax<axis = 1>(x)
+            }
+    """
+    return Replacement(axis=_axis(m, last=False))
+
+
+@rule(
+    pattern="""
+        top = ReduceMax(x, axes: const)<keepdims=1>
+        d = Sub(x, top)
+        y = Sub(d, Log(ReduceSum(Exp(d), axes: const)<keepdims=1>))
+    """,
+    rewrite="y = LogSoftmax(x)<axis=@axis>",
+    exactness="rounding",
+    sets=("compact",),
+    opset=(13, None),
+)
+def fuse_log_softmax_along_inner_axis(m: Match) -> Replacement:
+    """fuse_log_softmax along another axis than the last.
+
+    Fewer nodes, but slower: 5 to 12 times the time in ONNX Runtime, along the channels of an image.
+
+    Algebra
+        logsoftmax(x) = (x - m) - ln Σ eˣ⁻ᵐ with m = max(x)
+
+    Declines when
+        the opset is below 13;
+        maximum and sum are not over one axis;
+        the inner results are used elsewhere.
+
+    Example
+        before:
+            g (float[N,4,2] x) => (float[N,4,2] y) {
+                axes = Constant<value = int64[1] {1}>()
+                m = ReduceMax(x, axes)
+                d = Sub(x, m)
+                e = Exp(d)
+                s = ReduceSum(e, axes)
+                l = Log(s)
+                y = Sub(d, l)
+            }
+        after:
+            g (float[N,4,2] x) => (float[N,4,2] y) {
+                y = LogSoftmax<axis = 1>(x)
+            }
+    """
+    return Replacement(axis=_axis(m, last=False))
+
+
+def _axis(m: Match, *, last: bool) -> int:
+    """The one axis of the sum. Raises Decline for several, and for another than the last where that is asked for."""
     axes = ints(m.axes)
     if len(axes) != 1:
         raise Decline(f"the sum is over the axes {axes}")
+    if last and axes[0] != -1 and (m.x.rank is None or axes[0] != m.x.rank - 1):
+        raise Decline(f"the sum is over axis {axes[0]}, not certainly the last")
     return axes[0]

@@ -86,11 +86,18 @@ def _in_function(scope: Scope) -> bool:
 
 
 def _held_by_bodies(state: State) -> set[int]:
-    """Ids of the constants that a body defines by itself, and that nothing around it reads (as when it was inlined)."""
-    index = state.index
-    bodies = [scope.graph for scope in index.scopes if scope.parent is not None]
-    held = [c for body in bodies for c in state.model.extras.of(body).constants]
-    return {id(c) for c in held if all(index.scope(r).parent is not None for r in index.consumers(c))}
+    """Ids of the constants that a body defines by itself. What one that was inlined held, the whole graph holds now."""
+    bodies = [scope.graph for scope in state.index.scopes if scope.parent is not None and _is_live(state, scope)]
+    return {id(c) for body in bodies for c in state.model.extras.of(body).constants}
+
+
+def _is_live(state: State, scope: Scope) -> bool:
+    """Whether the nodes that hold a body, one in another, are in the graph."""
+    while scope.parent is not None:
+        if scope.owner is None or not state.index.is_live(scope.owner):
+            return False
+        scope = scope.parent
+    return True
 
 
 def _merge(state: State, kept: gs.Constant, twin: gs.Constant) -> bool:

@@ -73,18 +73,9 @@ class Rewrite(Pass):
         rules = self.without_opposed(self.selected(state), state)
         if not rules:
             return False
-        sweeper = _Sweeper(state, rules, Options(allow_lossy_casts=self.allow_lossy_casts))
-        changed = False
-        pending: list[gs.Node] = state.index.nodes()
-        for _ in range(MAX_SWEEPS):
-            edits = sweeper.sweep(pending)
-            if not edits:
-                break
-            kept = settle(state, edits)
-            changed = changed or bool(kept)
-            pending = sweeper.touched(edits)
-            remove_dead(state)
-        return changed
+        options = Options(allow_lossy_casts=self.allow_lossy_casts)
+        layers = [_Sweeper(state, layer, options) for layer in _layers(rules)]
+        return any([_to_rest(state, sweeper) for sweeper in layers])
 
     def without_opposed(self, rules: list[Rule], state: State) -> list[Rule]:
         """The rules less those that another of them opposes: together they would never come to rest. Settings say so."""
@@ -120,6 +111,27 @@ class Rewrite(Pass):
             for r in chosen
             if not skip & {r.name, *r.sets} and (self.approximate or r.exactness is not Exactness.APPROXIMATE)
         ]
+
+
+def _layers(rules: list[Rule]) -> list[list[Rule]]:
+    """All rules; before them those that do not wait for others."""
+    early = [rule for rule in rules if not rule.late]
+    return [rules] if len(early) in (0, len(rules)) else [early, rules]
+
+
+def _to_rest(state: State, sweeper: _Sweeper) -> bool:
+    """Sweep until nothing changes; gives whether anything did."""
+    changed = False
+    pending: list[gs.Node] = state.index.nodes()
+    for _ in range(MAX_SWEEPS):
+        edits = sweeper.sweep(pending)
+        if not edits:
+            break
+        kept = settle(state, edits)
+        changed = changed or bool(kept)
+        pending = sweeper.touched(edits)
+        remove_dead(state)
+    return changed
 
 
 class _Sweeper:

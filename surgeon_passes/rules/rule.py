@@ -66,6 +66,8 @@ class Rule:
     """whether the rule may match its own output"""
     opposes: tuple[str, ...] = ()
     """names of rules that do the opposite: they stand back in a run that this rule is part of"""
+    late: bool = False
+    """whether the rule waits until the others have come to rest: what it makes hides matches from them"""
     tag: str = ""
     """what new constants are called after: ``conv1.weight.<tag>``"""
     reference: str | None = None
@@ -153,7 +155,19 @@ def _check_names(name: str, pattern: Pattern) -> None:
 
 
 def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    known = {"exactness", "sets", "opset", "may_grow", "recursive", "opposes", "tag", "reference", "doc", "source"}
+    known = {
+        "exactness",
+        "sets",
+        "opset",
+        "may_grow",
+        "recursive",
+        "opposes",
+        "late",
+        "tag",
+        "reference",
+        "doc",
+        "source",
+    }
     unknown = sorted(set(options) - known)
     if unknown:
         raise RuleError(f"{name}: a rule has no option '{unknown[0]}' (options: {', '.join(sorted(known))})")

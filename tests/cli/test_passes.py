@@ -81,6 +81,23 @@ def test_diff_shows_nodes_and_initializers(call: Call, path: str) -> None:
     ]
 
 
+def test_the_opset_is_an_option(call: Call, path: str) -> None:
+    outcome = call("pass", "run", "opset", path, "--opset", "20", "-o", "out.onnx")
+    assert outcome.code == 0 and onnx.load("out.onnx").opset_import[0].version == 20
+    assert call("pass", "run", "opset", path).err == "error: opset: say which one, --opset N\n"
+
+
+def test_functions_are_inlined_by_a_pass(call: Call, tmp_path: Path) -> None:
+    text = """
+        <ir_version: 8, opset_import: ["" : 17, "pkg" : 1]>
+        g (float[N] x) => (float[N] y) { y = pkg.Twice(x) }
+        <domain: "pkg", opset_import: ["" : 17]> Twice (x) => (y) { y = Add(x, x) }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "f.onnx")
+    assert call("pass", "run", "inline", "f.onnx", "-o", "out.onnx").code == 0
+    assert not onnx.load("out.onnx").functions
+
+
 def test_with_fixed_shapes(call: Call, path: str) -> None:
     assert call("pass", "run", "specialize", path, "-i", "x=N:3", "-o", "out.onnx").code == 0
     (value,) = onnx.load("out.onnx").graph.input

@@ -143,3 +143,22 @@ def test_what_a_function_reads_is_verified_with_what_computes_it() -> None:
     }""")
     result = Pipeline(Rewrite(rule)).run(proto, registry=Registry())
     assert [(d.status, d.verdict) for d in result.decisions] == [("applied", "verified")]
+
+
+def test_a_late_rule_waits_for_the_others() -> None:
+    """By itself the late rule takes the Relu at once; the other one sees it first, though its root comes later."""
+    late = Rule.from_text("late_relu", "y = Relu(x)", "y = Abs(Abs(x))", exactness="exact", late=True)
+    other = Rule.from_text("other", "y = Neg(Relu(x))", "y = Neg(x)", exactness="exact")
+    text = "g (float[4] x) => (float[4] y) { a = Relu(x)  y = Neg(a) }"
+    result = Pipeline(Rewrite(late, other)).run(model(text), verify="off")
+    assert operators(result.proto) == ["Neg"]
+    assert operators(Pipeline(Rewrite(late)).run(model(text), verify="off").proto) == ["Abs", "Abs", "Neg"]
+
+
+def test_a_rule_stands_back_for_one_that_opposes_it() -> None:
+    apart = Rule.from_text("apart", "y = Relu(x)", "y = Max(x, 0)", exactness="exact", opposes=("together",))
+    together = Rule.from_text("together", "y = Max(x, 0)", "y = Relu(x)", exactness="exact")
+    proto = model("g (float[4] x) => (float[4] y) { y = Relu(x) }")
+    result = Pipeline(Rewrite(apart, together)).run(proto, verify="off")
+    assert result.converged and operators(result.proto) == ["Max"]
+    assert result.settings == ["left out as others do the opposite: together"]

@@ -212,3 +212,28 @@ def test_other_swishes_stay() -> None:
     b = Builder(opset=23)
     x = b.input("x", [3])
     assert_stays(RULES, b.model(b.node("Mul", x, b.node("Sigmoid", x))))
+
+
+def guarded(b: Builder, x: str, threshold: Any) -> str:
+    return str(b.node("Where", b.node("Greater", x, b.constant(threshold)), x, b.node("Softplus", x)))
+
+
+@property_of("drop_threshold_of_softplus")
+def test_softplus_with_a_threshold() -> None:
+    @settings(max_examples=15, deadline=None)
+    @given(SHAPES, FLOATS, st.sampled_from([17.0, 20.0, np.inf]))
+    def check(shape: list[int], dtype: Any, threshold: float) -> None:
+        b = Builder(dtype)
+        model = b.model(guarded(b, b.input("x", shape), threshold))
+        found = assert_fuses(RULES, model, Softplus=1)
+        feeds = {"x": np.resize(np.array([16.9, 17.1, 25.0, -30.0, 0.0, np.nan, np.inf, 100.0], dtype), shape)}
+        np.testing.assert_allclose(run(found, feeds).popitem()[1], run(model, feeds).popitem()[1], rtol=1e-3)
+
+    check()
+
+
+@declines("drop_threshold_of_softplus")
+@pytest.mark.parametrize("threshold", [10.0, [20.0, 20.0], np.nan])
+def test_softplus_with_another_threshold_stays(threshold: Any) -> None:
+    b = Builder()
+    assert_stays(RULES, b.model(guarded(b, b.input("x", [3, 2]), threshold)), "is not one number from 17 on")

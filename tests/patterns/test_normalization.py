@@ -265,3 +265,15 @@ def test_rms_normalization_as_language_models_write_it() -> None:
     n = rms_norm(b, b.node("Cast", x, to=1), [-1], how="one over", eps=1e-6)
     y = b.node("Mul", b.constant(np.linspace(0.5, 1.5, 8), np.float16), b.node("Cast", n, to=10))
     assert_fuses(RULES, b.model(y, dtype=np.float16), RMSNormalization=1)
+
+
+def test_normalizations_without_an_epsilon() -> None:
+    """An exporter that takes 1e-12 for nothing leaves it out; what is constant is NaN in both."""
+    b = Builder(opset=23)
+    x = b.input("x", ["N", 6])
+    d = b.node("Sub", x, mean(b, x, [-1]))
+    n = b.node("Div", d, b.node("Sqrt", mean(b, b.node("Mul", d, d), [-1])))
+    model = b.model(b.node("Div", n, b.node("Sqrt", mean(b, b.node("Mul", n, n), [-1]))))
+    found = assert_fuses(RULES, model, LayerNormalization=1, RMSNormalization=1)
+    for m in (model, found):
+        assert np.isnan(run(m, {"x": np.ones((1, 6), np.float32)}).popitem()[1]).all()

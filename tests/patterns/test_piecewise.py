@@ -222,3 +222,30 @@ def test_softsign_in_double_stays() -> None:
     x = b.input("x", [3])
     y = b.node("Div", x, b.node("Add", b.constant(1.0), b.node("Abs", x)))
     assert_stays(RULES, b.model(y), "is computed in single precision")
+
+
+@property_of("fuse_scaled_clip")
+def test_scaled_clip() -> None:
+    @settings(max_examples=20, deadline=None)
+    @given(SHAPES, FLOATS, st.sampled_from([6.0, 1.0, 0.5, 4.0]), st.booleans())
+    def check(shape: list[int], dtype: Any, high: float, divide: bool) -> None:
+        if not divide and dtype == np.float16 and high == 6.0:
+            return  # a sixth has no float16
+        b = Builder(dtype)
+        c = b.node("Clip", b.input("x", shape), b.constant(0.0), b.constant(high))
+        y = b.node("Div", c, b.constant(high)) if divide else b.node("Mul", b.constant(1 / high), c)
+        found = assert_fuses(RULES, b.model(y), HardSigmoid=1)
+        assert attributes(found.graph.node[0])["alpha"] == pytest.approx(1 / high)
+
+    check()
+
+
+@declines("fuse_scaled_clip")
+def test_clips_that_are_scaled_otherwise_stay() -> None:
+    for high, factor, reason in ((6.0, 0.2, "is not the reciprocal"), (-1.0, -1.0, "it clips to 0 and -1.0")):
+        b = Builder()
+        c = b.node("Clip", b.input("x", [3]), b.constant(0.0), b.constant(high))
+        assert_stays(RULES, b.model(b.node("Mul", c, b.constant(factor))), reason)
+    b = Builder()
+    c = b.node("Clip", b.input("x", [3]), b.constant(0.0), b.constant(6.0))
+    assert_stays(RULES, b.model(b.node("Div", c, b.constant(3.0))))

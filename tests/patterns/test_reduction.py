@@ -98,3 +98,12 @@ def test_a_sum_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     s = b.node("ReduceSumSquare", b.input("x", [3, 4]), axes=[1])
     assert_stays(RULES, b.model(b.node("Sqrt", s), b.node("Neg", s)), "is also used by")
+
+
+def test_means_of_a_normalization_stay() -> None:
+    """Over the last of three axes they look like pools; the rules that know normalizations need them."""
+    b = Builder(opset=18)
+    x = b.input("x", [2, 3, 4])
+    d = b.node("Sub", x, b.node("ReduceMean", x, b.constant([-1])))
+    y = b.node("Div", d, b.node("Sqrt", b.node("ReduceMean", b.node("Mul", d, d), b.constant([-1]))))
+    assert_stays(RULES, b.model(y), "part of a normalization")

@@ -30,9 +30,9 @@ def written_out(b: Builder, x: str, axes: list[int], log: bool) -> str:
     return str(b.node("Sub", d, b.node("Log", total)) if log else b.node("Div", e, total))
 
 
-@property_of("fuse_softmax", "fuse_log_softmax")
+@property_of("fuse_softmax", "fuse_log_softmax", "fuse_softmax_along_inner_axis", "fuse_log_softmax_along_inner_axis")
 def test_softmax_along_any_axis() -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(
         st.lists(st.integers(1, 5), min_size=1, max_size=4),
         st.data(),
@@ -51,7 +51,7 @@ def test_softmax_along_any_axis() -> None:
     check()
 
 
-@declines("fuse_softmax", "fuse_log_softmax")
+@declines("fuse_softmax", "fuse_log_softmax", "fuse_softmax_along_inner_axis", "fuse_log_softmax_along_inner_axis")
 def test_softmax_over_two_axes_stays() -> None:
     for log in (False, True):
         b = Builder(opset=18)
@@ -96,3 +96,11 @@ def test_log_of_a_softmax_of_zero_is_nearer_the_truth() -> None:
     feeds = {"x": np.array([[0.0, 200.0]], np.float32)}
     (after,) = run(assert_fuses(RULES, model, LogSoftmax=1), feeds).values()
     assert np.isinf(run(model, feeds).popitem()[1][0, 0]) and after[0, 0] == -200
+
+
+def test_along_another_axis_only_where_few_nodes_are_wanted() -> None:
+    b = Builder(opset=18)
+    model = b.model(written_out(b, b.input("x", [2, 3, 4]), [1], False))
+    default = [r for r in RULES if "fusion" in r.sets]
+    assert_stays(default, model, "the sum is over axis 1, not certainly the last")
+    assert_fuses(RULES, model, Softmax=1)
