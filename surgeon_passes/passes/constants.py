@@ -20,14 +20,17 @@ from surgeon_passes.rules.journal import Edit, Slot
 from surgeon_passes.rules.rule import Decline
 
 RULE = "merge_duplicate_constants"
+SMALL = 1 << 10
+"""Bytes up to which a body keeps its own: shape inference does not look out of a body for axes and targets."""
 
 
 @dataclass(frozen=True)
 class Constants(Pass):
     """Initializers of the same element type, shape and bytes become one; bodies of control flow read it, too.
 
-    After all others, since rules leave a weight alone that others read. Never initializers that a caller may override or
-    that are outputs, nor scales and zero points of quantisation, nor constants of functions, which hold their own.
+    After all others, since rules leave a weight alone that others read. A body keeps small constants of its own. Never
+    initializers that a caller may override or that are outputs, nor scales and zero points of quantisation, nor constants
+    of functions, which hold their own.
     """
 
     name: ClassVar[str] = "constants"
@@ -54,7 +57,9 @@ def _twins(state: State) -> Iterator[tuple[gs.Constant, gs.Constant]]:
             alike, key=lambda c: id(c) in local
         ):  # a body reads the graph around it, not the reverse
             kept = first.setdefault(keys.constant(constant), constant)
-            if kept is not constant and id(kept) not in local:
+            if kept is constant or id(kept) in local:
+                continue
+            if id(constant) not in local or constant._values.nbytes > SMALL:
                 yield kept, constant
 
 
@@ -81,9 +86,18 @@ def _in_function(scope: Scope) -> bool:
 
 
 def _held_by_bodies(state: State) -> set[int]:
-    """Ids of the constants that a body defines by itself."""
-    bodies = [scope.graph for scope in state.index.scopes if scope.parent is not None]
+    """Ids of the constants that a body defines by itself. What one that was inlined held, the whole graph holds now."""
+    bodies = [scope.graph for scope in state.index.scopes if scope.parent is not None and _is_live(state, scope)]
     return {id(c) for body in bodies for c in state.model.extras.of(body).constants}
+
+
+def _is_live(state: State, scope: Scope) -> bool:
+    """Whether the nodes that hold a body, one in another, are in the graph."""
+    while scope.parent is not None:
+        if scope.owner is None or not state.index.is_live(scope.owner):
+            return False
+        scope = scope.parent
+    return True
 
 
 def _merge(state: State, kept: gs.Constant, twin: gs.Constant) -> bool:

@@ -97,18 +97,29 @@ def body(name: str, op: str, held: str, own: Any = None) -> onnx.GraphProto:
     return helper.make_graph([helper.make_node(op, ["x", held], [f"{name}_out"])], name, [], [out], initializers)
 
 
-def test_bodies_read_the_initializer_of_the_graph_around_them() -> None:
-    branches = {"then_branch": body("t", "Mul", "b", WEIGHT), "else_branch": body("e", "Add", "c", WEIGHT)}
+@pytest.mark.parametrize(("rows", "left"), [(1, 1), (100, 0)])
+def test_bodies_read_large_initializers_of_the_graph_around_them(rows: int, left: int) -> None:
+    weight = np.resize(WEIGHT, (rows, 4)) if rows > 1 else WEIGHT
+    branches = {"then_branch": body("t", "Mul", "b", weight), "else_branch": body("e", "Add", "c", weight)}
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
         helper.make_node("Greater", ["s", "zero"], ["c0"]),
         helper.make_node("If", ["c0"], ["z"], **branches),
-        helper.make_node("Mul", ["z", "a"], ["y"]),
+        helper.make_node("ReduceMax", ["z"], ["m"], axes=[0]),
+        helper.make_node("ReduceMax", ["a"], ["n"], axes=[0]),
+        helper.make_node("Mul", ["m", "n"], ["y"]),
     ]
-    result = merged(model(nodes, {"zero": np.float32(0), "a": WEIGHT}))
+    proto = model(nodes, {"zero": np.float32(0), "a": np.reshape(weight, (rows, 4)) if rows > 1 else weight})
+    result = sp.Pipeline(sp.Constants(), sp.Cleanup()).run(proto, verify=sp.Verify(end_check=False))
+    x = np.resize(np.float32([1, -2, 3]), (rows, 4))
+    for sign in (1, -1):
+        feeds = {"x": (sign * x).astype(np.float32)}
+        np.testing.assert_array_equal(Session(proto).run(feeds)["y"], Session(result.proto).run(feeds)["y"])
     found = next(n for n in result.proto.graph.node if n.op_type == "If")
-    assert [len(a.g.initializer) for a in found.attribute] == [0, 0]
-    assert [a.g.node[0].input[1] for a in found.attribute] == ["a", "a"]
+    assert [len(a.g.initializer) for a in found.attribute] == [left, left]
+    assert [a.g.node[0].input[1] for a in found.attribute] == (
+        ["a", "a"] if not left else [a.g.initializer[0].name for a in found.attribute]
+    )
 
 
 def test_two_bodies_side_by_side_hold_their_own() -> None:

@@ -20,7 +20,7 @@ RULES = list(rules_of(gemm))
 BOUND = {np.float32: 1e-5, np.float64: 1e-13, np.float16: 2e-2}
 
 
-@property_of("fold_transpose_into_gemm", "fold_factor_into_gemm", "fold_sum_into_gemm")
+@property_of("fold_transpose_into_gemm", "fold_factor_into_gemm")
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     trans=st.tuples(st.booleans(), st.booleans()),
@@ -51,6 +51,24 @@ def test_gemm(
     stays = factor is not None and dtype is np.float64  # none that alpha, a float32, could hold
     if not stays:
         assert result.ops == {"Gemm": 1, **({"Add": 1} if added is not None and bias is not None else {})}
+    assert_equal(model, result.model, [{}], BOUND[dtype])
+
+
+@property_of("fold_sum_into_gemm")
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    shape=st.sampled_from([(), (3,), (1, 3), (4, 1), (4, 3)]),
+    first=st.booleans(),
+    alpha=st.sampled_from([1.0, 0.5]),
+    dtype=st.sampled_from([np.float32, np.float64, np.float16]),
+)
+def test_a_sum(shape: tuple[int, ...], first: bool, alpha: float, dtype: Any) -> None:
+    b = Builder(dtype)
+    c = b.node("Gemm", b.input("x", [4, 5]), b.input("w", [5, 3]), alpha=alpha)
+    added = b.input("b", list(shape))
+    model = b.model(b.node("Add", added, c) if first else b.node("Add", c, added))
+    result = apply(RULES, model)
+    assert result.ops == {"Gemm": 1}
     assert_equal(model, result.model, [{}], BOUND[dtype])
 
 
