@@ -49,6 +49,7 @@ class Rewriter:
         removed = _removed(match, replacement)
         self.check_interior(match, produced, removed)
         emitted = Emitter(rule, match, replacement).run(rewrite)
+        _check_operands(removed, emitted.nodes)
         before = cost([self.context.view(n) for n in removed], self.context.type_of, self.constant_shape)
         decision = Decision(
             rule.name,
@@ -278,6 +279,16 @@ class _Moves:
 
     def touch(self, node: gs.Node) -> None:
         self.touched.setdefault(id(node), NodeImage.of(node))
+
+
+def _check_operands(removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:
+    """What comes must not read what goes: a free operand may be bound to a tensor from inside the match."""
+    made = {id(t) for node in added for t in node.outputs}
+    gone = {id(t) for node in removed for t in node.outputs} - made
+    for node in added:
+        for tensor in node.inputs:
+            if id(tensor) in gone:
+                raise Decline(f"'{tensor.name}' goes with the match, and is an operand besides")
 
 
 def _removed(match: Match, replacement: Replacement) -> tuple[gs.Node, ...]:

@@ -310,3 +310,14 @@ def test_a_rewrite_that_costs_more_is_declined(inner: int, grows: bool) -> None:
 def test_a_name_that_the_match_itself_uses_is_refused() -> None:
     with pytest.raises(RuleError, match=r"a pattern cannot call a tensor 'value': m\.value is something else"):
         Rule.from_text("r", "y = Add(x, value: const)", "y = Add(x, K)", lambda m: Replacement(K=m.value))
+
+
+@pytest.mark.parametrize("root", ["Gemm (t, w, t)", "Gemm (w, t, t)"])
+def test_what_goes_is_no_operand_of_what_comes(root: str) -> None:
+    ground = Ground(
+        model(f"g (float[3,3] x, float[3,3] w) => (float[3,3] y) {{ t = Transpose <perm = [1, 0]> (x) y = {root} }}")
+    )
+    rule = Rule.from_text("into_gemm", "y = Gemm(Transpose(x), p, q) | Gemm(p, Transpose(x), q)", "y = Gemm(x, p, q)")
+    with pytest.raises(Decline, match="'t' goes with the match, and is an operand besides"):
+        ground.apply(rule)
+    assert [n.op for n in ground.index.nodes()] == ["Transpose", "Gemm"]
