@@ -8,7 +8,7 @@ graph, and every answer, unknown included, is computed once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 
 FAILURES = (ArithmeticError, ValueError, IndexError, TypeError, MemoryError, ModelError)
 """What a node that is no good, or a shape that cannot be, makes a handler raise: the answer then is unknown."""
+
+MISINFERRED = frozenset({"ConvTranspose", "Einsum", "Squeeze"})
+"""Operators that onnx infers otherwise than ONNX Runtime computes them, in corners: output_padding with auto_pad SAME, a
+dim of 1 that broadcasts, axes in no order before opset 13. This package's shape functions are held against ONNX Runtime."""
 
 Task = tuple[str, gs.Node]
 _UNKNOWN_TYPE = TensorType()
@@ -68,6 +72,7 @@ class Solver:
         self._values: dict[int, tuple[gs.Tensor, Value]] = {}
         self._types: dict[int, tuple[gs.Tensor, TensorType]] = {}
         self._waiting: set[tuple[str, int]] = set()
+        self._corrected: set[int] = set()
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -236,7 +241,11 @@ class Solver:
         view = self._view(node)
         own = list(self._own_shapes(view, node) if view is not None else ())
         own += [None] * (len(node.outputs) - len(own))
-        seeds = [self.seeds.get(id(t)) or _stated(t, shape) for t, shape in zip(node.outputs, own, strict=False)]
+        known = self.seeds
+        if any(id(t) in self._corrected for t in node.inputs):
+            self._corrected.update(id(t) for t in node.outputs)
+            known = {}  # inferred from a shape that was wrong
+        seeds = [known.get(id(t)) or _stated(t, shape) for t, shape in zip(node.outputs, own, strict=False)]
         if any(seed is None and t.name for seed, t in zip(seeds, node.outputs, strict=True)):
             inferred = self._inferred(node)
             if view is not None and view.domain == MICROSOFT:
@@ -267,20 +276,28 @@ class Solver:
             return seed
         if seed.shape is None:
             return TensorType(seed.dtype, own)
-        if len(seed.shape) != len(own):
-            raise _contradiction(node, tensor, seed, own)
-        dims: list[Any] = []
-        for theirs, ours in zip(seed.shape, own, strict=True):
-            if isinstance(theirs, int) and isinstance(ours, int) and theirs != ours:
+        if not _agree(seed.shape, own):
+            if node.op not in MISINFERRED:
                 raise _contradiction(node, tensor, seed, own)
-            dims.append(theirs if ours is None or isinstance(theirs, int) else ours)
-        return TensorType(seed.dtype, tuple(dims))
+            self._corrected.add(id(tensor))
+            return TensorType(seed.dtype, own)
+        rows = zip(seed.shape, own, strict=True)
+        return TensorType(
+            seed.dtype, tuple(theirs if ours is None or isinstance(theirs, int) else ours for theirs, ours in rows)
+        )
 
     def _remember_types(self, node: gs.Node, found: list[TensorType]) -> None:
         runs_once = self.index.scope(node).graph is self.index.graph
         for tensor, entry in zip(node.outputs, found, strict=True):
             if tensor.name and id(tensor) not in self._types:
                 self._types[id(tensor)] = (tensor, self.names.of_result(tensor, entry) if runs_once else entry)
+
+
+def _agree(theirs: Sequence[object], ours: Sequence[object]) -> bool:
+    """Whether two shapes can be the same: equal ranks, and equal dims where both are numbers."""
+    if len(theirs) != len(ours):
+        return False
+    return all(a == b for a, b in zip(theirs, ours, strict=True) if isinstance(a, int) and isinstance(b, int))
 
 
 def _contradiction(node: gs.Node, tensor: gs.Tensor, seed: TensorType, own: Shape) -> ContradictionError:

@@ -165,6 +165,33 @@ def test_a_contradiction_names_the_node(wrong):
         ev.types.type_of(ev.tensor("y"))
 
 
+MISINFERRED = [
+    (
+        "(float[1,1,4] x, float[1,1,3] w) => (float[1,1,L] z) "
+        '{ y = ConvTranspose <auto_pad = "SAME_UPPER", strides = [2], output_padding = [1]> (x, w) z = Relu(y) }',
+        17,
+        (1, 1, 8),
+    ),
+    (
+        '(float[1,2,3] x, float[4,3,5] w) => (float[A,2,5] z) { y = Einsum <equation = "bij,bjk->bik"> (x, w) z = Relu(y) }',
+        17,
+        (4, 2, 5),
+    ),
+    ("(float[1,2,1,3] x) => (float[2,3] z) { y = Squeeze <axes = [2, 0]> (x) z = Relu(y) }", 9, (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("text", "opset", "shape"), MISINFERRED)
+def test_what_onnx_infers_otherwise_than_onnx_runtime_computes(text, opset, shape):
+    """Where this changes, onnx has mended its inference."""
+    proto = model(text, opset)
+    x = [np.ones([d.dim_value for d in i.type.tensor_type.shape.dim], np.float32) for i in proto.graph.input]
+    (real,) = run(proto, dict(zip([i.name for i in proto.graph.input], x, strict=True)))
+    assert real.shape == shape
+    ev = evaluator(proto)
+    assert [ev.types.type_of(ev.tensor(name)).shape for name in ("y", "z")] == [shape, shape]
+
+
 def test_set_overrides():
     ev = evaluator(model("(float[5,3] x) => (float[] y) { y = Relu(x) s = Shape(y) }"))
     ev.types.set(ev.tensor("y"), TensorType(1, (Poly.symbol("K"), 3)))
