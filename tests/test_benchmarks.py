@@ -13,6 +13,7 @@ import pytest
 import surgeon_passes as sp
 from benchmarks.entries import Wheels, packaged
 from benchmarks.nodes import summary
+from benchmarks.rules import EXCEPTIONS
 
 ROOT = Path(__file__).parent.parent
 GROWTH = ROOT / "benchmarks" / "growth.py"
@@ -106,3 +107,8 @@ def test_rules_says_where_each_fires(wheels: Wheels) -> None:
     assert fired["merge_slices"] == [entry["name"]]
     assert fired["merge_parallel_branches"] == []
     assert set(fired) == {rule.name for rule in sp.Registry.installed()}
+
+
+def test_rules_without_a_model_are_few_and_have_a_reason() -> None:
+    assert len(EXCEPTIONS) <= 5 and all(EXCEPTIONS.values())
+    assert set(EXCEPTIONS) <= {rule.name for rule in sp.Registry.installed()}
