@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from .covering import declines
 from .harness import Builder, constants
 from .moves import after, assert_becomes, assert_stays
 from .test_reshape import dims
@@ -71,6 +72,7 @@ def test_a_target_of_another_tensor_stays_where_it_may_be_illegal() -> None:
     assert_stays(after(b, b.node("Expand", x, dims(b, z, [0], 2)), 2), "has no constant form")
 
 
+@declines("make_expand_static")
 @pytest.mark.parametrize(("shape", "wanted"), [([1, 4], ([0], 4)), (["M", 4], ([0], 4)), ([4], ([0], 4))])
 def test_targets_that_enlarge_stay(shape: Any, wanted: Any) -> None:
     b = Builder()
@@ -109,6 +111,7 @@ def test_an_outer_target_that_has_all() -> None:
     )
 
 
+@declines("merge_expands")
 def test_an_outer_target_that_lacks_a_dim_stays() -> None:
     b = Builder()
     x, z = b.input("x", [1, 1]), b.input("z", ["N", "T"])

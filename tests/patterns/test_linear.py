@@ -12,6 +12,7 @@ import surgeon_passes as sp
 from surgeon_passes.patterns import linear
 from surgeon_passes.rules.registry import rules_of
 
+from .covering import declines
 from .harness import Builder, apply, assert_equal, constants, operators
 from .test_reshape import dims
 
@@ -57,6 +58,7 @@ def test_a_bias_that_varies_over_known_rows(shape: tuple[int, ...]) -> None:
     assert_becomes(b.model(y), Gemm=1)
 
 
+@declines("fuse_linear")
 @pytest.mark.parametrize("shape", [(2, 1), (2, 3), (1, 1, 1), (1, 1, 3)])
 def test_a_bias_that_may_enlarge_the_product_stays(shape: tuple[int, ...]) -> None:
     b = Builder()
@@ -154,6 +156,7 @@ def test_rows_by_flatten() -> None:
     assert_becomes(b.model(y), sizes=SIZES[:3], MatMul=1, Add=1)
 
 
+@declines("unflatten_linear")
 @pytest.mark.parametrize(
     ("shape", "back", "reason"),
     [
@@ -185,6 +188,7 @@ def test_a_transposed_input_stays() -> None:
     assert_stays(b.model(wrapped(b, "x", [2, 3, 3], b.random(3), flat=flat, transA=1)), "")
 
 
+@declines("unflatten_linear")
 def test_a_shared_weight_is_not_transposed() -> None:
     b = Builder()
     weight = b.random(3, 4)
@@ -222,6 +226,7 @@ def test_layers_that_read_the_same_rows(shape: Any, target: list[int], expected:
     assert sorted({tuple(constants(found)[t].tolist()) for t in made}) == sorted({(-1, 4), tuple(expected)})
 
 
+@declines("flatten_linear")
 def test_a_single_layer_before_a_reshape_stays() -> None:
     b = Builder()
     x = b.node("Neg", b.input("x", [2, 5, 4]))
@@ -289,6 +294,7 @@ def test_two_layers_that_stay(shape: Any, target: list[int], op: str, reason: st
     assert reason is None or any(reason in r for r in result.reasons), result.reasons
 
 
+@declines("flatten_two_linears")
 def test_an_inner_layer_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     model = two_layers(b, [2, 5, 4], [-1])

@@ -40,6 +40,7 @@ def test_a_dynamic_batch(wanted: Any, expected: list[int]) -> None:
     assert target(assert_becomes(model, rules=[reshape.make_reshape_static], Reshape=1, Neg=1)) == expected
 
 
+@declines("make_reshape_static")
 def test_two_dims_that_change_places_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", "H", 4])
@@ -114,6 +115,7 @@ def test_a_zero_for_a_dim_of_the_input() -> None:
     assert target(assert_becomes(model, Reshape=1, Neg=1)) == [0, 3, 2]
 
 
+@declines("merge_reshapes")
 def test_a_zero_for_a_dim_that_is_known_nowhere() -> None:
     b = Builder()
     a = b.node("Reshape", b.input("x", [12, "H"]), b.constant([-1, 2, 6]))
@@ -125,6 +127,7 @@ def test_a_zero_for_a_dim_that_is_known_nowhere() -> None:
     assert_stays(model, "copies a dim of 'reshape0' that is not known")
 
 
+@declines("merge_reshapes")
 def test_a_chain_whose_middle_is_read_stays() -> None:
     b = Builder()
     a = b.node("Reshape", b.input("x", [4, 6]), b.constant([3, 8]))
@@ -170,6 +173,7 @@ def test_two_kinds_of_reshapes(first: str, second: str) -> None:
     assert_equal(model, found.model, SIZES, tolerance=0)
 
 
+@declines("merge_into_reshape")
 def test_another_kind_with_two_open_dims_stays() -> None:
     b = Builder()
     a = b.node("Reshape", b.input("x", ["N", "H", 4]), b.constant([0, 0, 2, 2]))

@@ -13,6 +13,7 @@ from surgeon_passes.passes.rewrite import DEFAULT_SETS
 from surgeon_passes.patterns.resize import state_resize_sizes
 from surgeon_passes.rules.registry import Registry
 
+from .covering import declines
 from .harness import Builder, apply, assert_equal, constants
 from .moves import EXACT as RULES
 from .moves import after, assert_becomes, assert_stays
@@ -73,6 +74,7 @@ def test_other_scales_stay(scales: list[float]) -> None:
     assert_stays(after(b, y, 4))
 
 
+@declines("make_resize_static")
 def test_sizes_of_another_tensor_stay() -> None:
     b = Builder(opset=18)
     x, z = b.input("x", ["N", 1, "H", 5]), b.input("z", ["N", 1, "T", 5])
@@ -80,6 +82,7 @@ def test_sizes_of_another_tensor_stay() -> None:
     assert_stays(model, "no fixed multiples")
 
 
+@declines("drop_resize")
 def test_a_crop_stays() -> None:
     b = Builder(opset=18)
     roi = b.constant([0.0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75])
@@ -125,6 +128,7 @@ def test_parts_and_known_dims() -> None:
     assert_equal(model, result.model, SIZES, 0)
 
 
+@declines("make_resize_static")
 @pytest.mark.parametrize(("factors", "op", "known"), [((1, 1, 2, 1), "Add", 5), ((1, 1, 2, 1), "Div", 5)])
 def test_sizes_that_are_no_fixed_multiple_stay(factors: Any, op: str, known: int) -> None:
     b = Builder(opset=18)
@@ -140,6 +144,7 @@ def test_a_quotient_that_is_not_exact_stays() -> None:
     assert_stays(after(b, b.node("Resize", x, "", "", sizes, mode="linear"), 4), "no fixed multiples")
 
 
+@declines("make_resize_static")
 def test_a_kept_aspect_ratio_stays() -> None:
     b = Builder(opset=18)
     x = b.input("x", ["N", 1, "H", 3])
@@ -168,6 +173,7 @@ def test_sizes_are_stated_where_they_give_the_very_scale(scale: float, attrs: An
     assert_equal(model, found.model, [{}], 0)
 
 
+@declines("state_resize_sizes")
 @pytest.mark.parametrize("scale", [0.3, 1.1, 2.0000002])
 def test_a_scale_that_no_size_gives_stays(scale: float) -> None:
     """4 x 0.3 is 1.2, of which 1 is left: 1 / 4 is another scale."""

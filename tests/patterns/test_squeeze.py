@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from .covering import declines
 from .harness import Builder, apply, assert_equal, constants
 from .moves import EXACT, after, assert_becomes, assert_stays, target
 
@@ -39,6 +40,7 @@ def test_other_axes_come_back() -> None:
     assert target(assert_becomes(after(b, y, 3), Reshape=1, Neg=1)) == [1, -1, 4]
 
 
+@declines("merge_squeeze_unsqueeze")
 def test_other_axes_between_two_unknown_dims_stay() -> None:
     b = Builder()
     y = _axes(b, "Unsqueeze", _axes(b, "Squeeze", b.input("x", ["N", 1, "H"]), [1]), [0])
@@ -93,6 +95,7 @@ def test_a_squeeze_of_all_ones_stays() -> None:
     assert apply(EXACT, after(b, y, 2)).ops == {"Squeeze": 2, "Neg": 1}
 
 
+@declines("merge_unsqueezes")
 def test_an_unsqueeze_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     a = _axes(b, "Unsqueeze", b.input("x", ["N"]), [0])
