@@ -10,7 +10,7 @@ import pytest
 
 from surgeon_passes.patterns import affine
 
-from .covering import declines
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants, graph_model, operators
 
 RULES = [

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from .covering import declines
+from .covering import declines, property_of
 from .harness import Builder, apply, operators
 from .moves import EXACT as RULES
 from .moves import assert_becomes, assert_stays

@@ -12,7 +12,7 @@ import surgeon_passes as sp
 from surgeon_passes.patterns import linear
 from surgeon_passes.rules.registry import rules_of
 
-from .covering import declines
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants, operators
 from .test_reshape import dims
 

@@ -13,7 +13,7 @@ from surgeon_passes.passes.rewrite import DEFAULT_SETS
 from surgeon_passes.patterns.resize import state_resize_sizes
 from surgeon_passes.rules.registry import Registry
 
-from .covering import declines
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants
 from .moves import EXACT as RULES
 from .moves import after, assert_becomes, assert_stays
