@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from surgeon_passes.passes.rewrite import DEFAULT_SETS
-from surgeon_passes.patterns.resize import state_resize_sizes
+from surgeon_passes.patterns.resize import drop_resize, make_resize_static, state_resize_sizes
 from surgeon_passes.rules.registry import Registry
 
 from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants
+from .moves import DRAWN, after, assert_becomes, assert_stays
 from .moves import EXACT as RULES
-from .moves import after, assert_becomes, assert_stays
 
 COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
 FILTERS = [
@@ -183,3 +185,54 @@ def test_a_scale_that_no_size_gives_stays(scale: float) -> None:
 
 def test_by_default_scales_stay_scales() -> None:
     assert "state_resize_sizes" not in {rule.name for rule in Registry.installed().select(DEFAULT_SETS)}
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+ATTRS = st.sampled_from(attributes(18))
+TYPES = st.sampled_from([np.float32, np.float16])
+
+
+@property_of("drop_resize")
+@DRAWN
+@given(attrs=ATTRS, by=st.sampled_from(["scales", "sizes", "axes"]), size=st.integers(1, 7), dtype=TYPES)
+def test_any_resize_to_the_same_size(attrs: Any, by: str, size: int, dtype: Any) -> None:
+    b = Builder(dtype, opset=18)
+    x = b.input("x", ["N", 2, "H", size])
+    if by == "scales":
+        y = b.node("Resize", x, "", b.constant([1.0] * 4, np.float32), **attrs)
+    elif by == "sizes":
+        y = b.node("Resize", x, "", "", b.node("Shape", x), **attrs)
+    else:
+        y = b.node("Resize", x, "", "", b.node("Shape", x, start=2), axes=[2, 3], **attrs)
+    model = after(b, y)
+    found = apply(drop_resize, model)
+    assert found.ops == {"Neg": 1}, found.reasons
+    assert_equal(model, found.model, SIZES, 0)
+
+
+@property_of("make_resize_static")
+@DRAWN
+@given(attrs=ATTRS, up=st.integers(1, 4), wide=st.integers(1, 4), size=st.sampled_from([1, 3, 4, 8]), dtype=TYPES)
+def test_any_multiple(attrs: Any, up: int, wide: int, size: int, dtype: Any) -> None:
+    b = Builder(dtype, opset=18)
+    x = b.input("x", ["N", 2, "H", size])
+    model = after(b, b.node("Resize", x, "", "", multiplied(b, x, 1, 1, up, wide), **attrs))
+    found = apply(make_resize_static, model)
+    assert only_scales(found.model) == [1.0, 1.0, up, wide]
+    assert_equal(model, found.model, SIZES, 0)
+
+
+@property_of("state_resize_sizes")
+@DRAWN
+@given(attrs=ATTRS, sizes=st.tuples(*[st.integers(1, 9)] * 4), dtype=TYPES)
+def test_any_scale_that_is_a_quotient(attrs: Any, sizes: tuple[int, ...], dtype: Any) -> None:
+    b = Builder(dtype, opset=18)
+    high, wide, *wanted = sizes
+    scales = np.array([1, 1, wanted[0] / high, wanted[1] / wide], np.float32)
+    model = after(b, b.node("Resize", b.input("x", [1, 2, high, wide]), "", b.constant(scales, np.float32), **attrs))
+    found = apply(state_resize_sizes, model)
+    exact = all(int(float(s) * d) == w for s, d, w in zip(scales[2:], sizes, wanted, strict=False))
+    assert bool(found.applied) or not exact, found.reasons
+    assert_equal(model, found.model, [{}], 0)
