@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from surgeon_passes import Rule, patterns
 from surgeon_passes.rules.registry import rules_of
@@ -20,6 +22,12 @@ EXACT = [
     rule for rule in rules_of(patterns) if rule.exactness.value == "exact" and {"cleanup", "shape"} & set(rule.sets)
 ]
 """Elimination and data movement: the rules that run together before any other."""
+DRAWN = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+FLOATS = st.sampled_from([np.float32, np.float16, np.float64])
+SHAPES = st.lists(
+    st.sampled_from([1, 2, 3, "N", "H"]), min_size=1, max_size=4, unique_by=lambda d: d if d in ("N", "H") else object()
+)
+"""Shapes of up to two dims of no known size."""
 
 
 def assert_becomes(

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from surgeon_passes.patterns import affine
 
-from .harness import Builder, apply, assert_equal, constants, graph_model, operators
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, graph_model, operators
 
 RULES = [
     affine.fold_constant_into_conv,
@@ -81,6 +84,7 @@ def test_constants_along_other_axes_stay(shape: tuple[int, ...]) -> None:
     assert apply(RULES, model).ops == operators(model)
 
 
+@declines("fold_constant_into_conv")
 def test_a_constant_that_raises_the_rank_stays() -> None:
     b = Builder()
     c = b.conv(b.input("x", [1, 2, 4, 4]), 2, 4, [1, 1])
@@ -100,6 +104,7 @@ def test_a_constant_that_raises_the_channels_stays() -> None:
     assert_stays(b.model(b.node("Mul", c, b.random(5, 1))), "is not one number a channel")
 
 
+@declines("fold_constant_into_conv")
 @pytest.mark.parametrize(
     ("op", "value", "reason"),
     [("Div", 0.0, "divides by zero"), ("Mul", np.nan, "is not finite"), ("Add", np.inf, "is not finite")],
@@ -110,6 +115,7 @@ def test_bad_numbers_stay(op: str, value: float, reason: str) -> None:
     assert_stays(b.model(b.node(op, c, b.constant([[1.0], [value]]))), reason)
 
 
+@declines("fold_constant_into_conv")
 def test_a_shared_weight_is_not_scaled() -> None:
     b = Builder()
     x, w = b.input("x", ["N", 2, "H"]), b.random(3, 2, 3)
@@ -139,6 +145,7 @@ def test_gemm(op: str, trans: int, bias: Any, shape: tuple[int, ...]) -> None:
     assert_folds(b.model(b.node(op, c, b.random(*shape, low=0.5))), Gemm=1)
 
 
+@declines("fold_constant_into_gemm")
 @pytest.mark.parametrize("shape", [(3, 1), (3, 3)])
 def test_gemm_constants_along_rows_stay(shape: tuple[int, ...]) -> None:
     b = Builder()
@@ -164,6 +171,7 @@ def test_bias_after_bias(op: str) -> None:
     assert_folds(b.model(b.node(op, b.random(3), c)), MatMul=1, Add=1)
 
 
+@declines("fold_constant_into_matmul")
 @pytest.mark.parametrize(("shape", "reason"), [((5, 1), "is not one number"), ((2, 1, 3), "raises the rank")])
 def test_matmul_constants_along_rows_stay(shape: tuple[int, ...], reason: str) -> None:
     b = Builder()
@@ -214,3 +222,104 @@ def test_a_weight_that_would_vanish_stays() -> None:
             y = Mul(c, k)
         }"""
     assert_stays(graph_model(text), "too small for float32")
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+DRAWN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+OPS = st.sampled_from(["Mul", "Div", "Add", "Sum", "Sub", "from"])
+FLOATS = st.sampled_from([np.float32, np.float16, np.float64])
+
+
+def combined(b: Builder, op: str, c: str, k: str) -> str:
+    return str(b.node("Sub", k, c) if op == "from" else b.node(op, c, k))
+
+
+@property_of("fold_constant_into_conv")
+@DRAWN
+@given(
+    conv=st.sampled_from(["Conv", "ConvTranspose"]),
+    op=OPS,
+    rank=st.integers(1, 2),
+    group=st.sampled_from([1, 2]),
+    bias=st.booleans(),
+    per=st.booleans(),
+    lead=st.booleans(),
+    stride=st.integers(1, 2),
+    dtype=st.sampled_from([np.float32, np.float16]),
+)
+def test_any_constant_behind_a_conv(
+    conv: str, op: str, rank: int, group: int, bias: bool, per: bool, lead: bool, stride: int, dtype: Any
+) -> None:
+    b = Builder(dtype)
+    names = [
+        b.input("x", ["N", 4, *[7] * rank]),
+        b.random(4, 4 // group, *[3] * rank),
+        *([b.random(4)] if bias else []),
+    ]
+    channels = 4
+    c = b.node(conv, *names, group=group, strides=[stride] * rank)
+    shape = [*([1] if lead else []), channels if per else 1, *[1] * rank]
+    model = b.model(combined(b, op, c, b.random(*shape, low=0.5)))
+    found = apply(RULES, model)
+    assert found.ops == {conv: 1}, found.reasons
+    assert_equal_to_rounding(model, found.model, [{"N": 2}])
+
+
+@property_of("fold_constant_into_gemm")
+@DRAWN
+@given(
+    op=OPS,
+    trans=st.integers(0, 1),
+    bias=st.sampled_from([None, (), (3,), (1, 3)]),
+    shape=st.sampled_from([(), (1,), (3,), (1, 3)]),
+    alpha=st.sampled_from([1.0, 0.5]),
+    beta=st.sampled_from([0.0, 1.0, 1.5]),
+    dtype=FLOATS,
+)
+def test_any_constant_behind_a_gemm(
+    op: str, trans: int, bias: Any, shape: tuple[int, ...], alpha: float, beta: float, dtype: Any
+) -> None:
+    b = Builder(dtype)
+    names = [b.input("x", ["N", 4]), b.random(3, 4) if trans else b.random(4, 3)]
+    names += [] if bias is None else [b.random(*bias)]
+    c = b.node("Gemm", *names, transB=trans, alpha=alpha, beta=beta)
+    model = b.model(combined(b, op, c, b.random(*shape, low=0.5)))
+    found = apply(RULES, model)
+    assert found.ops == {"Gemm": 1}, found.reasons
+    assert_equal_to_rounding(model, found.model, [{"N": 5}, {"N": 1}])
+
+
+@property_of("fold_constant_into_matmul", "fold_constant_into_linear")
+@DRAWN
+@given(
+    op=OPS,
+    scale=st.sampled_from(["Mul", "Div"]),
+    lead=st.lists(st.sampled_from(["N", 2, "T"]), max_size=3, unique=True),
+    bias=st.sampled_from([(), (1,), (3,)]),
+    shape=st.sampled_from([(), (1,), (3,)]),
+    dtype=FLOATS,
+)
+def test_any_constant_behind_a_matmul(
+    op: str, scale: str, lead: list[Any], bias: tuple[int, ...], shape: tuple[int, ...], dtype: Any
+) -> None:
+    for last, added in ((scale, False), (op, True)):
+        b = Builder(dtype)
+        c = b.node("MatMul", b.input("x", [*lead, 4]), b.random(4, 3))
+        c = b.node("Add", c, b.random(*bias)) if added else c
+        model = b.model(combined(b, last, c, b.random(*shape, low=0.5)))
+        found = apply(RULES, model)
+        assert found.ops == ({"MatMul": 1, "Add": 1} if added else {"MatMul": 1}), found.reasons
+        assert_equal_to_rounding(model, found.model, [{"N": 5, "T": 3}, {"N": 1, "T": 1}])
+
+
+@declines("fold_constant_into_linear")
+@pytest.mark.parametrize(
+    ("shape", "value", "reason"), [((5, 1), 2.0, "is not one number"), ((3,), np.nan, "is not finite")]
+)
+def test_other_constants_behind_a_bias_stay(shape: tuple[int, ...], value: float, reason: str) -> None:
+    b = Builder()
+    c = b.node("Add", b.node("MatMul", b.input("x", [2, 5, 4]), b.random(4, 3)), b.random(3))
+    k = np.arange(1.0, 1 + np.prod(shape)).reshape(shape) * value
+    assert_stays(b.model(b.node("Mul", c, b.constant(k))), reason)

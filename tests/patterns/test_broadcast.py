@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from .harness import Builder, apply, operators
+from surgeon_passes.patterns import broadcast
+
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, operators
+from .moves import DRAWN, FLOATS, assert_becomes, assert_stays
 from .moves import EXACT as RULES
-from .moves import assert_becomes, assert_stays
 
 SIZES = ({"N": 2, "T": 3}, {"N": 1, "T": 1}, {"N": 0, "T": 2})
 
@@ -48,6 +53,7 @@ def test_bools(op: str) -> None:
     assert_becomes(b.model(b.node(op, a, expanded(b, x, a))), sizes=SIZES, **{op: 1})
 
 
+@declines("absorb_expand")
 def test_an_expand_that_may_be_of_another_size_stays() -> None:
     """Where the shape is neither 1 nor the other operand's, the original fails: without the Expand nothing would."""
     b = Builder()
@@ -125,6 +131,7 @@ def test_two_expands_before_one_operator() -> None:
     assert_becomes(b.model(b.node("Add", a, b.node("Neg", e))), sizes=SIZES, Add=1, Neg=1)
 
 
+@declines("absorb_expand_in_where")
 def test_an_expanded_choice_between_numbers_stays() -> None:
     b = Builder()
     c, like = b.input("c", [1, "T"], np.bool_), b.input("x", ["N", "T"])
@@ -150,6 +157,7 @@ def test_a_tile_of_axes_of_size_one(shape: Any) -> None:
     assert_becomes(b.model(b.node("Add", a, b.node("Tile", x, repeats))), sizes=SIZES, Add=1)
 
 
+@declines("absorb_expand")
 def test_a_tile_that_repeats_elements_stays() -> None:
     b = Builder()
     y = b.node("Add", b.input("a", ["N", 6]), b.node("Tile", b.input("x", ["N", 3]), b.constant([1, 2])))
@@ -170,6 +178,7 @@ def test_indices_that_are_expanded(op: str) -> None:
     assert "i" in {n for node in found.graph.node for n in node.input}
 
 
+@declines("absorb_expand_of_indices")
 def test_expanded_indices_that_give_the_result_its_shape_stay() -> None:
     b = Builder()
     i, like = b.input("i", [1, "T"], np.int64), b.input("x", ["N", "T"])
@@ -223,7 +232,113 @@ def test_numbers_behind_an_expand(number: Any) -> None:
         assert order(found, "Sub", "Expand") == ["Sub", "Expand"]
 
 
+@declines("sink_expand")
 def test_an_expand_that_is_read_elsewhere_does_not_move() -> None:
     b = Builder()
     e = expanded(b, b.input("x", [1, 4]), b.input("a", ["N", 4]))
     assert_stays(b.model(b.node("Relu", e), e), "is a graph output")
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+ONES = st.lists(st.booleans(), min_size=3, max_size=3)
+"""Which dims of [N, T, 4] are 1 before the Expand."""
+
+
+def narrow(ones: list[bool], rank: int) -> list[Any]:
+    return [1 if one else d for d, one in zip(["N", "T", 4], ones, strict=True)][3 - rank :]
+
+
+@property_of("absorb_expand")
+@DRAWN
+@given(
+    ones=ONES,
+    rank=st.integers(0, 3),
+    op=st.sampled_from(["Add", "Mul", "Sub", "Div", "Sum", "Max", "Less"]),
+    front=st.booleans(),
+    shared=st.booleans(),
+    dtype=FLOATS,
+)
+def test_any_expand_to_the_other_operand(
+    ones: list[bool], rank: int, op: str, front: bool, shared: bool, dtype: Any
+) -> None:
+    b = Builder(dtype)
+    a, x = b.input("a", ["N", "T", 4]), b.input("x", narrow(ones, rank))
+    e = expanded(b, x, a)
+    y = b.node("Cast", b.node(op, *((e, a) if front else (a, e))), to=1)
+    others = [b.node("Cast", e, to=1)] if shared else []
+    left = {"Shape": 1, "Expand": 1, "Cast": 2} if shared else {"Cast": 1}
+    model = b.model(y, *others, rank=3, dtype=np.float32)
+    assert_becomes(model, rules=[broadcast.absorb_expand], sizes=SIZES, **{op: 1}, **left)
+
+
+@property_of("absorb_expand_in_where")
+@DRAWN
+@given(ones=ONES, rank=st.integers(0, 3), place=st.integers(0, 2), dtype=FLOATS)
+def test_any_expand_in_a_where(ones: list[bool], rank: int, place: int, dtype: Any) -> None:
+    b = Builder(dtype)
+    kinds = [np.bool_, dtype, dtype]
+    shape = narrow(ones, rank)
+    names = [b.input(n, ["N", "T", 4] if k != place else shape, kinds[k]) for k, n in enumerate("cpq")]
+    names[place] = expanded(b, names[place], names[place - 1])
+    model = b.model(b.node("Where", *names), rank=3)
+    assert_becomes(model, rules=[broadcast.absorb_expand_in_where], sizes=SIZES, Where=1)
+
+
+@property_of("absorb_expand_of_indices")
+@DRAWN
+@given(
+    ones=ONES,
+    rank=st.integers(0, 2),
+    op=st.sampled_from(["Add", "Mul"]),
+    rows=st.sampled_from([(4,), ()]),
+    dtype=FLOATS,
+)
+def test_any_indices_that_are_expanded(ones: list[bool], rank: int, op: str, rows: tuple[int, ...], dtype: Any) -> None:
+    b = Builder(dtype)
+    a, like = b.input("a", ["N", "T", *rows]), b.input("like", ["N", "T"])
+    i = b.input("i", narrow([*ones[:2], False], 3)[:2][2 - rank :], np.int64)
+    y = b.node(op, a, b.node("Gather", b.random(11, *rows), expanded(b, i, like)))
+    model = b.model(y, b.node("Neg", like))
+    if rows:
+        model.graph.output[1].type.tensor_type.shape.dim.pop()
+    found = apply([broadcast.absorb_expand_of_indices], model)
+    assert found.ops == {"Gather": 1, op: 1, "Neg": 1}, found.reasons
+    assert_equal(model, found.model, SIZES, 0)
+
+
+@property_of("sink_expand", "sink_expand_past_number")
+@DRAWN
+@given(
+    ones=ONES,
+    rank=st.integers(1, 3),
+    op=st.sampled_from(["Abs", "Ceil", "Neg", "Relu", "Sign", "Sqrt", "Cast"]),
+    other=st.sampled_from(["Add", "Mul", "Sub", "Div", "Less", "Greater", "Max"]),
+    number=st.sampled_from([0.5, [2.0], -1.0]),
+    dtype=FLOATS,
+)
+def test_any_expand_before_work_on_elements(
+    ones: list[bool], rank: int, op: str, other: str, number: Any, dtype: Any
+) -> None:
+    for last in (op, other):
+        b = Builder(dtype)
+        e = expanded(b, b.input("x", narrow(ones, rank)), b.input("a", ["N", "T", 4]))
+        operands = [b.constant(number)] if last == other else []
+        y = b.node(last, e, *operands, **({"to": 7} if last == "Cast" else {}))
+        kind = np.int64 if last == "Cast" else np.bool_ if last in ("Less", "Greater") else dtype
+        model = b.model(y, rank=3, dtype=kind)
+        rules = [broadcast.sink_expand, broadcast.sink_expand_past_number]
+        found = assert_becomes(model, rules=rules, sizes=SIZES, Shape=1, Expand=1, **{last: 1})
+        assert order(found, last, "Expand") == [last, "Expand"]
+
+
+@declines("sink_expand_past_number")
+@pytest.mark.parametrize(
+    ("op", "number", "reason"), [("Max", 0.0, "which zero wins"), ("Add", [[[[2.0]]]], "may have more dims")]
+)
+def test_numbers_that_an_expand_does_not_pass(op: str, number: Any, reason: str) -> None:
+    b = Builder()
+    e = expanded(b, b.input("x", [1, 4]), b.input("a", ["N", 4]))
+    model = b.model(b.node(op, e, b.constant(number)), rank=max(2, np.ndim(number)))
+    assert_stays(model, reason, rules=[broadcast.sink_expand_past_number])

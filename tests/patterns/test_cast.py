@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import surgeon_passes as sp
 from surgeon_passes.patterns import cast
 
-from .harness import Builder, apply, assert_equal, operators
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, graph_model, operators
+from .moves import DRAWN, FLOATS, SHAPES, after, assert_becomes, assert_stays
 from .moves import EXACT as RULES
-from .moves import after, assert_becomes, assert_stays
 
 
 @pytest.mark.parametrize(("dtype", "to"), [(np.float32, 1), (np.int64, 7), (np.float16, 10)])
@@ -103,6 +106,7 @@ def test_a_round_trip_through_a_wider_type_goes(own: str, first: str) -> None:
     assert apply(RULES, b.model(b.node(op, y))).ops == {op: 1}
 
 
+@declines("merge_casts")
 @pytest.mark.parametrize(
     ("own", "first"), [("float32", "int32"), ("float32", "float16"), ("float64", "float32"), ("int32", "float32")]
 )
@@ -112,6 +116,7 @@ def test_a_round_trip_that_rounds_stays(own: str, first: str) -> None:
     assert_stays(after(b, y), "may not hold every value")
 
 
+@declines("merge_casts")
 def test_small_floats_and_text_stay() -> None:
     for via in (TensorProto.BFLOAT16, TensorProto.STRING):
         b = Builder(np.float32)
@@ -173,3 +178,50 @@ def test_the_end_check_has_the_last_word_on_what_is_lost() -> None:
     loose = sp.optimize(rounded(10), allow_lossy_casts=True, verify=wide)
     assert loose.after.operators == {"Neg": 1} and loose.check.status == "equal"
     assert 1e-5 < loose.check.error < 1e-3
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+@property_of("drop_cast", "merge_casts")
+@DRAWN
+@given(
+    own=st.sampled_from([t for t in TYPES if WIDER[t]]),
+    last=st.sampled_from(list(TYPES)),
+    size=st.integers(1, 4),
+    data=st.data(),
+)
+def test_any_casts_that_lose_nothing(own: str, last: str, size: int, data: Any) -> None:
+    first = data.draw(st.sampled_from(WIDER[own].split()))
+    b = Builder(TYPES[own], opset=13)
+    x = b.node("Cast", b.input("x", ["K", size]), to=code(own))
+    y = b.node("Cast", b.node("Cast", x, to=code(first)), to=code(last))
+    model = b.model(b.node("Concat", y, y, axis=1), dtype=TYPES[last])
+    found = apply([cast.drop_cast, cast.merge_casts], model)
+    narrow = np.dtype(TYPES[last]).kind in "iu" and last not in (own, *WIDER[own].split())
+    through = np.dtype(TYPES[own]).kind in "iu" and np.dtype(TYPES[first]).kind == "f" and narrow
+    assert found.ops["Cast"] == (2 if through else 0 if last == own else 1), found.reasons
+    assert_equal(model, found.model, [{}], 0, feeds={"x": np.stack([every_kind(TYPES[own])] * size, 1)})
+
+
+@property_of("merge_lossy_casts")
+@DRAWN
+@given(shape=SHAPES, own=st.sampled_from(["float32", "float64"]), last=FLOATS)
+def test_any_shorter_float(shape: Any, own: str, last: Any) -> None:
+    b = Builder(TYPES[own])
+    a = b.node("Cast", b.input("x", shape), to=10)
+    model = after(b, b.node("Cast", a, to=code(np.dtype(last).name)), dtype=last)
+    result = apply([cast.merge_lossy_casts], model, allow_lossy_casts=True)
+    assert result.ops == ({"Neg": 1} if np.dtype(last).name == own else {"Cast": 1, "Neg": 1})
+    assert_equal(model, result.model, tolerance=2e-3)
+
+
+@declines("merge_lossy_casts")
+def test_a_shorter_float_stays_where_that_is_not_allowed() -> None:
+    assert_stays(rounded(10), "allow_lossy_casts lets it go", [cast.merge_lossy_casts])
+
+
+@declines("drop_cast")
+def test_a_cast_of_an_unknown_type_stays() -> None:
+    model = graph_model("g (float[N] x) => (float[N] y) { a = own.Odd(x) b = Cast<to = 1>(a) y = Neg(b) }", 17, own=1)
+    assert_stays(model, "the type of 'a' is unknown", [cast.drop_cast])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, operators
+from .moves import DRAWN, FLOATS, after, assert_becomes, assert_stays
 from .moves import EXACT as RULES
-from .moves import after, assert_becomes, assert_stays
 
 
 @pytest.mark.parametrize("opset", [11, 13, 18])
@@ -82,6 +88,7 @@ def test_a_concat_along_another_axis_stays() -> None:
     assert_stays(after(b, y, 3))
 
 
+@declines("merge_concats")
 @pytest.mark.parametrize("twice", [True, False])
 def test_a_concat_that_is_used_again_stays(twice: bool) -> None:
     b = Builder()
@@ -92,3 +99,53 @@ def test_a_concat_that_is_used_again_stays(twice: bool) -> None:
     result = apply(RULES, model)
     assert result.ops == operators(model)
     assert any("used elsewhere" in reason for reason in result.reasons)
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+@property_of("drop_single_split", "drop_split_concat")
+@DRAWN
+@given(
+    sizes=st.lists(st.integers(0, 3), min_size=2, max_size=4),
+    place=st.integers(0, 2),
+    dtype=st.sampled_from([np.float32, np.float16, np.float64, np.int32]),
+    opset=st.sampled_from([11, 13, 18]),
+)
+def test_any_split_into_what_is_joined_again(sizes: list[int], place: int, dtype: Any, opset: int) -> None:
+    for parts in ([sum(sizes)], sizes):
+        b = Builder(dtype, opset=opset)
+        shape: list[Any] = ["N", "H"]
+        shape.insert(place, sum(sizes))
+        names = [b.input("x", shape), *([b.constant(parts)] if opset >= 13 else [])]
+        found = b.node("Split", *names, axis=place, outputs=len(parts), **({} if opset >= 13 else {"split": parts}))
+        y = b.node("Concat", *found, axis=place) if len(parts) > 1 else found
+        assert_becomes(after(b, y), Neg=1)
+
+
+@declines("drop_single_split", "drop_split_concat")
+def test_a_split_of_unknown_sizes_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 9])
+    one = b.node("Split", x, b.input("s", [1], np.int64), axis=1)
+    two = b.node("Split", x, b.input("t", [2], np.int64), axis=1, outputs=2)
+    model = b.model(b.node("Neg", one), b.node("Neg", b.node("Concat", *two, axis=1)))
+    assert_stays(model, "the sizes do not certainly add up to dim 1 of 'x'")
+
+
+@property_of("merge_concats")
+@DRAWN
+@given(
+    inner=st.integers(2, 3),
+    place=st.integers(0, 3),
+    behind=st.integers(0, 2),
+    signs=st.tuples(st.booleans(), st.booleans()),
+    dtype=FLOATS,
+)
+def test_any_concat_of_a_concat(inner: int, place: int, behind: int, signs: Any, dtype: Any) -> None:
+    b = Builder(dtype)
+    others = parts(b, inner + place + behind)
+    axes = [1 if sign else -2 for sign in signs]
+    i = b.node("Concat", *[others.pop() for _ in range(inner)], axis=axes[0])
+    others.insert(place, i)
+    assert_becomes(after(b, b.node("Concat", *others, axis=axes[1]), 3), Concat=1, Neg=1)

@@ -6,10 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from surgeon_passes.patterns import expand
+
+from .covering import declines, property_of
 from .harness import Builder, constants
-from .moves import after, assert_becomes, assert_stays
+from .moves import DRAWN, FLOATS, SHAPES, after, assert_becomes, assert_stays
 from .test_reshape import dims
+from .test_transpose import unranked
 
 
 @pytest.mark.parametrize("target", [[1], [9], [1, 9], [1, 1]])
@@ -71,6 +77,7 @@ def test_a_target_of_another_tensor_stays_where_it_may_be_illegal() -> None:
     assert_stays(after(b, b.node("Expand", x, dims(b, z, [0], 2)), 2), "has no constant form")
 
 
+@declines("make_expand_static")
 @pytest.mark.parametrize(("shape", "wanted"), [([1, 4], ([0], 4)), (["M", 4], ([0], 4)), ([4], ([0], 4))])
 def test_targets_that_enlarge_stay(shape: Any, wanted: Any) -> None:
     b = Builder()
@@ -109,6 +116,7 @@ def test_an_outer_target_that_has_all() -> None:
     )
 
 
+@declines("merge_expands")
 def test_an_outer_target_that_lacks_a_dim_stays() -> None:
     b = Builder()
     x, z = b.input("x", [1, 1]), b.input("z", ["N", "T"])
@@ -117,3 +125,71 @@ def test_an_outer_target_that_lacks_a_dim_stays() -> None:
     b = Builder()
     e = b.node("Expand", b.input("x", [1, 1]), b.constant([2, 1]))
     assert_stays(b.model(b.node("Expand", e, b.constant([2, 3])), b.node("Neg", e)), "is also used by")
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+@property_of("drop_expand", "drop_tile")
+@DRAWN
+@given(shape=SHAPES, ones=st.lists(st.booleans(), min_size=4, max_size=4), rank=st.integers(1, 4), dtype=FLOATS)
+def test_any_expand_and_tile_of_nothing(shape: Any, ones: list[bool], rank: int, dtype: Any) -> None:
+    b = Builder(dtype)
+    x = b.input("x", shape)
+    wanted = [
+        1 if one else d if isinstance(d, int) else [k] for k, (d, one) in enumerate(zip(shape, ones, strict=False))
+    ]
+    y = b.node("Expand", x, dims(b, x, *wanted[-rank:]))
+    y = b.node("Tile", y, b.constant([1] * len(shape)))
+    assert_becomes(after(b, y), rules=[expand.drop_expand, expand.drop_tile], Neg=1)
+
+
+@declines("drop_expand")
+def test_an_expand_of_unknown_rank_stays() -> None:
+    b = Builder()
+    y = b.node("Expand", unranked(b), b.constant([1, 1]))
+    assert_stays(after(b, y, 2), "the rank of 'reshape0' is unknown", rules=[expand.drop_expand])
+
+
+@property_of("make_expand_static")
+@DRAWN
+@given(
+    shape=st.permutations(["N", 1, 3]),
+    size=st.integers(1, 4),
+    more=st.lists(st.integers(1, 3), max_size=2),
+    dtype=FLOATS,
+)
+def test_any_computed_target(shape: list[Any], size: int, more: list[int], dtype: Any) -> None:
+    b = Builder(dtype)
+    x = b.input("x", shape)
+    wanted = [*more, *([k] if d == "N" else size if d == 1 else d for k, d in enumerate(shape))]
+    model = after(b, b.node("Expand", x, dims(b, x, *wanted)), len(wanted))
+    assert_becomes(model, rules=[expand.make_expand_static], Expand=1, Neg=1)
+
+
+@property_of("merge_expands")
+@DRAWN
+@given(
+    sizes=st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    first=st.lists(st.booleans(), min_size=1, max_size=3),
+    second=st.lists(st.booleans(), min_size=1, max_size=3),
+    computed=st.booleans(),
+    dtype=FLOATS,
+)
+def test_any_expand_of_an_expand(
+    sizes: list[int], first: list[bool], second: list[bool], computed: bool, dtype: Any
+) -> None:
+    b = Builder(dtype)
+    chosen = ([d if on else 1 for d, on in zip(sizes[-len(p) :], p, strict=True)] for p in (first, second))
+    inner, outer = chosen
+    x = b.input("x", [1, 1])
+    if computed:
+        z = b.input("z", ["N", "T", 2], np.float32)
+        e = b.node("Expand", x, dims(b, z, *([k] for k in range(3 - len(first), 3))))
+        model = b.model(b.node("Neg", b.node("Expand", e, b.node("Shape", z))), rank=3)
+        assert_becomes(model, rules=[expand.merge_expands], Shape=1, Expand=1, Neg=1) if len(first) == 3 else None
+        return
+    model = after(
+        b, b.node("Expand", b.node("Expand", x, b.constant(inner)), b.constant(outer)), max(2, len(inner), len(outer))
+    )
+    assert_becomes(model, rules=[expand.merge_expands], Expand=1, Neg=1)

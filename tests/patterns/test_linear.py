@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import surgeon_passes as sp
 from surgeon_passes.patterns import linear
 from surgeon_passes.rules.registry import rules_of
 
-from .harness import Builder, apply, assert_equal, constants, operators
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators
 from .test_reshape import dims
 
 RULES = list(rules_of(linear))
@@ -57,6 +60,7 @@ def test_a_bias_that_varies_over_known_rows(shape: tuple[int, ...]) -> None:
     assert_becomes(b.model(y), Gemm=1)
 
 
+@declines("fuse_linear")
 @pytest.mark.parametrize("shape", [(2, 1), (2, 3), (1, 1, 1), (1, 1, 3)])
 def test_a_bias_that_may_enlarge_the_product_stays(shape: tuple[int, ...]) -> None:
     b = Builder()
@@ -154,6 +158,7 @@ def test_rows_by_flatten() -> None:
     assert_becomes(b.model(y), sizes=SIZES[:3], MatMul=1, Add=1)
 
 
+@declines("unflatten_linear")
 @pytest.mark.parametrize(
     ("shape", "back", "reason"),
     [
@@ -185,6 +190,7 @@ def test_a_transposed_input_stays() -> None:
     assert_stays(b.model(wrapped(b, "x", [2, 3, 3], b.random(3), flat=flat, transA=1)), "")
 
 
+@declines("unflatten_linear")
 def test_a_shared_weight_is_not_transposed() -> None:
     b = Builder()
     weight = b.random(3, 4)
@@ -222,6 +228,7 @@ def test_layers_that_read_the_same_rows(shape: Any, target: list[int], expected:
     assert sorted({tuple(constants(found)[t].tolist()) for t in made}) == sorted({(-1, 4), tuple(expected)})
 
 
+@declines("flatten_linear")
 def test_a_single_layer_before_a_reshape_stays() -> None:
     b = Builder()
     x = b.node("Neg", b.input("x", [2, 5, 4]))
@@ -289,6 +296,7 @@ def test_two_layers_that_stay(shape: Any, target: list[int], op: str, reason: st
     assert reason is None or any(reason in r for r in result.reasons), result.reasons
 
 
+@declines("flatten_two_linears")
 def test_an_inner_layer_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     model = two_layers(b, [2, 5, 4], [-1])
@@ -296,3 +304,70 @@ def test_an_inner_layer_that_is_read_elsewhere_stays() -> None:
     result = apply([linear.flatten_two_linears], model)
     assert result.ops == operators(model)
     assert any("is a graph output" in r for r in result.reasons)
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+DRAWN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FLOATS = st.sampled_from([np.float32, np.float16, np.float64])
+BIASES = st.sampled_from([(), (1,), (3,), (1, 3), (1, 1)])
+
+
+@property_of("fuse_linear")
+@DRAWN
+@given(rows=st.sampled_from(["N", 1, 5]), inner=st.integers(1, 6), bias=BIASES, front=st.booleans(), dtype=FLOATS)
+def test_any_layer_on_a_matrix(rows: Any, inner: int, bias: tuple[int, ...], front: bool, dtype: Any) -> None:
+    b = Builder(dtype)
+    p = b.node("MatMul", b.input("x", [rows, inner]), b.random(inner, 3))
+    k = b.random(*bias)
+    model = b.model(b.node("Add", *((k, p) if front else (p, k))))
+    found = apply(RULES, model)
+    assert found.ops == {"Gemm": 1}, found.reasons
+    assert_equal_to_rounding(model, found.model, SIZES)
+
+
+@property_of("unflatten_linear")
+@DRAWN
+@given(
+    lead=st.lists(st.sampled_from(["N", 2, 5]), min_size=2, max_size=3, unique=True),
+    bias=st.none() | BIASES,
+    trans=st.integers(0, 1),
+    alpha=st.sampled_from([1.0, 0.5]),
+    beta=st.sampled_from([1.0, -2.0]),
+    dtype=FLOATS,
+)
+def test_any_wrapped_layer(lead: list[Any], bias: Any, trans: int, alpha: float, beta: float, dtype: Any) -> None:
+    b = Builder(dtype)
+    x = b.input("x", [*lead, 4])
+    weight = b.random(3, 4) if trans else b.random(4, 3)
+    held = "" if bias is None else b.random(*bias)
+    back = [-1 if d == "N" else d for d in lead]
+    model = b.model(wrapped(b, x, [*back, 3], held, weight, transB=trans, alpha=alpha, beta=beta))
+    found = apply([linear.unflatten_linear], model)
+    assert found.ops == ({"MatMul": 1} if bias is None else {"MatMul": 1, "Add": 1}), found.reasons
+    assert_equal_to_rounding(model, found.model, SIZES[:3])
+
+
+@property_of("flatten_linear", "flatten_two_linears")
+@DRAWN
+@given(
+    batch=st.sampled_from(["N", 2]),
+    target=st.sampled_from([[-1, 5, 2, 2], [-1, 20], [-1, 2], [0, -1]]),
+    bias=st.sampled_from([(), (1,), (4,), (1, 4)]),
+    op=st.sampled_from(["Relu", "Tanh", "Sigmoid"]),
+    dtype=FLOATS,
+)
+def test_any_layers_before_a_reshape(batch: Any, target: list[int], bias: tuple[int, ...], op: str, dtype: Any) -> None:
+    target = [-1, 20] if target == [0, -1] and batch == "N" else target
+    b = Builder(dtype)
+    x = b.node("Neg", b.input("x", [batch, 5, 4]))
+    model = b.model(*(head(b, x, target, bias) for _ in range(2)), rank=len(target))
+    found = apply(RULES, model)
+    assert found.ops == {"Neg": 1, "Gemm": 2, "Reshape": 4}, found.reasons
+    assert_equal_to_rounding(model, found.model, SIZES[:2])
+    b = Builder(dtype)
+    model = two_layers(b, [batch, 5, 4], [-1], op, 2)
+    found = apply(RULES, model)
+    assert found.ops == {"Reshape": 2, "Gemm": 2, op: 1}, found.reasons
+    assert_equal(model, found.model, SIZES[:2], TOLERANCE[dtype])

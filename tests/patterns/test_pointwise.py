@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from .covering import declines, property_of
 from .harness import Builder, apply, operators
-from .moves import EXACT, after, assert_becomes, assert_stays
+from .moves import DRAWN, EXACT, FLOATS, SHAPES, after, assert_becomes, assert_stays
 
 
 @pytest.mark.parametrize("op", ["Relu", "Abs", "Ceil", "Floor", "Round", "Sign"])
@@ -111,7 +116,60 @@ def test_integer_clips() -> None:
     assert_becomes(after(b, b.node("Clip", inner, b.constant(-1, np.int32))), Clip=1, Neg=1)
 
 
+@declines("merge_clips")
 def test_clips_with_nan_stay() -> None:
     b = Builder()
     y = _clip(b, _clip(b, b.input("x", [9]), np.nan, None), 0.0, None)
     assert_stays(after(b, y), "is NaN")
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+@property_of("merge_idempotent_pair", "drop_inverse_pair", "drop_relu_of_nonnegative")
+@DRAWN
+@given(
+    shape=SHAPES,
+    dtype=FLOATS,
+    pair=st.sampled_from(["Relu Relu", "Abs Abs", "Sign Sign", "Ceil Round", "Floor Ceil", "Round Round"]),
+    positive=st.sampled_from(["Sigmoid", "Softmax", "Exp", "Abs"]),
+    shared=st.booleans(),
+)
+def test_any_pair(shape: Any, dtype: Any, pair: str, positive: str, shared: bool) -> None:
+    first, second = pair.split()
+    for ops, left in (((first, second), [first]), (("Neg", "Neg"), []), ((positive, "Relu"), [positive])):
+        b = Builder(dtype)
+        a = b.node(ops[0], b.input("x", shape))
+        model = b.model(b.node("Sqrt", b.node(ops[1], a)), *([b.node("Tanh", a)] if shared else []))
+        kept = [ops[0]] if shared else left
+        assert_becomes(model, Sqrt=1, **dict.fromkeys(kept, 1), **({"Tanh": 1} if shared else {}))
+
+
+@property_of("merge_clips")
+@DRAWN
+@given(
+    shape=SHAPES,
+    dtype=st.sampled_from([np.float32, np.float16, np.float64, np.int32]),
+    lows=st.tuples(*[st.sampled_from([None, -3.0, -1.0, 0.0])] * 2),
+    highs=st.tuples(*[st.sampled_from([None, 0.0, 1.0, 4.0])] * 2),
+)
+def test_any_clips(shape: Any, dtype: Any, lows: Any, highs: Any) -> None:
+    b = Builder(dtype)
+    y = b.input("x", shape)
+    for low, high in zip(lows, highs, strict=True):
+        y = b.node("Clip", y, *("" if bound is None else b.constant(bound, dtype) for bound in (low, high)))
+    assert_becomes(after(b, y), Clip=1, Neg=1)
+
+
+@declines("merge_clips")
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ((1.0, -1.0), (0.0, None), "the wrong way round"),
+        ((0.0, 1.0), (2.0, None), "do not overlap"),
+        ((-np.inf, 1.0), (0.0, None), "is infinite"),
+    ],
+)
+def test_clips_of_odd_bounds_stay(first: Any, second: Any, reason: str) -> None:
+    b = Builder()
+    assert_stays(after(b, _clip(b, _clip(b, b.input("x", [9]), *first), *second)), reason)

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from surgeon_passes.passes.rewrite import DEFAULT_SETS
-from surgeon_passes.patterns.resize import state_resize_sizes
+from surgeon_passes.patterns.resize import drop_resize, make_resize_static, state_resize_sizes
 from surgeon_passes.rules.registry import Registry
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants
+from .moves import DRAWN, after, assert_becomes, assert_stays
 from .moves import EXACT as RULES
-from .moves import after, assert_becomes, assert_stays
 
 COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
 FILTERS = [
@@ -73,6 +76,7 @@ def test_other_scales_stay(scales: list[float]) -> None:
     assert_stays(after(b, y, 4))
 
 
+@declines("make_resize_static")
 def test_sizes_of_another_tensor_stay() -> None:
     b = Builder(opset=18)
     x, z = b.input("x", ["N", 1, "H", 5]), b.input("z", ["N", 1, "T", 5])
@@ -80,6 +84,7 @@ def test_sizes_of_another_tensor_stay() -> None:
     assert_stays(model, "no fixed multiples")
 
 
+@declines("drop_resize")
 def test_a_crop_stays() -> None:
     b = Builder(opset=18)
     roi = b.constant([0.0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75])
@@ -125,6 +130,7 @@ def test_parts_and_known_dims() -> None:
     assert_equal(model, result.model, SIZES, 0)
 
 
+@declines("make_resize_static")
 @pytest.mark.parametrize(("factors", "op", "known"), [((1, 1, 2, 1), "Add", 5), ((1, 1, 2, 1), "Div", 5)])
 def test_sizes_that_are_no_fixed_multiple_stay(factors: Any, op: str, known: int) -> None:
     b = Builder(opset=18)
@@ -140,6 +146,7 @@ def test_a_quotient_that_is_not_exact_stays() -> None:
     assert_stays(after(b, b.node("Resize", x, "", "", sizes, mode="linear"), 4), "no fixed multiples")
 
 
+@declines("make_resize_static")
 def test_a_kept_aspect_ratio_stays() -> None:
     b = Builder(opset=18)
     x = b.input("x", ["N", 1, "H", 3])
@@ -168,6 +175,7 @@ def test_sizes_are_stated_where_they_give_the_very_scale(scale: float, attrs: An
     assert_equal(model, found.model, [{}], 0)
 
 
+@declines("state_resize_sizes")
 @pytest.mark.parametrize("scale", [0.3, 1.1, 2.0000002])
 def test_a_scale_that_no_size_gives_stays(scale: float) -> None:
     """4 x 0.3 is 1.2, of which 1 is left: 1 / 4 is another scale."""
@@ -177,3 +185,54 @@ def test_a_scale_that_no_size_gives_stays(scale: float) -> None:
 
 def test_by_default_scales_stay_scales() -> None:
     assert "state_resize_sizes" not in {rule.name for rule in Registry.installed().select(DEFAULT_SETS)}
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+ATTRS = st.sampled_from(attributes(18))
+TYPES = st.sampled_from([np.float32, np.float16])
+
+
+@property_of("drop_resize")
+@DRAWN
+@given(attrs=ATTRS, by=st.sampled_from(["scales", "sizes", "axes"]), size=st.integers(1, 7), dtype=TYPES)
+def test_any_resize_to_the_same_size(attrs: Any, by: str, size: int, dtype: Any) -> None:
+    b = Builder(dtype, opset=18)
+    x = b.input("x", ["N", 2, "H", size])
+    if by == "scales":
+        y = b.node("Resize", x, "", b.constant([1.0] * 4, np.float32), **attrs)
+    elif by == "sizes":
+        y = b.node("Resize", x, "", "", b.node("Shape", x), **attrs)
+    else:
+        y = b.node("Resize", x, "", "", b.node("Shape", x, start=2), axes=[2, 3], **attrs)
+    model = after(b, y)
+    found = apply(drop_resize, model)
+    assert found.ops == {"Neg": 1}, found.reasons
+    assert_equal(model, found.model, SIZES, 0)
+
+
+@property_of("make_resize_static")
+@DRAWN
+@given(attrs=ATTRS, up=st.integers(1, 4), wide=st.integers(1, 4), size=st.sampled_from([1, 3, 4, 8]), dtype=TYPES)
+def test_any_multiple(attrs: Any, up: int, wide: int, size: int, dtype: Any) -> None:
+    b = Builder(dtype, opset=18)
+    x = b.input("x", ["N", 2, "H", size])
+    model = after(b, b.node("Resize", x, "", "", multiplied(b, x, 1, 1, up, wide), **attrs))
+    found = apply(make_resize_static, model)
+    assert only_scales(found.model) == [1.0, 1.0, up, wide]
+    assert_equal(model, found.model, SIZES, 0)
+
+
+@property_of("state_resize_sizes")
+@DRAWN
+@given(attrs=ATTRS, sizes=st.tuples(*[st.integers(1, 9)] * 4), dtype=TYPES)
+def test_any_scale_that_is_a_quotient(attrs: Any, sizes: tuple[int, ...], dtype: Any) -> None:
+    b = Builder(dtype, opset=18)
+    high, wide, *wanted = sizes
+    scales = np.array([1, 1, wanted[0] / high, wanted[1] / wide], np.float32)
+    model = after(b, b.node("Resize", b.input("x", [1, 2, high, wide]), "", b.constant(scales, np.float32), **attrs))
+    found = apply(state_resize_sizes, model)
+    exact = all(int(float(s) * d) == w for s, d, w in zip(scales[2:], sizes, wanted, strict=False))
+    assert bool(found.applied) or not exact, found.reasons
+    assert_equal(model, found.model, [{}], 0)

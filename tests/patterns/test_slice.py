@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from surgeon_passes.patterns import slice as slices
+
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants
+from .moves import DRAWN, after, assert_becomes, assert_stays
 from .moves import EXACT as RULES
-from .moves import after, assert_becomes, assert_stays
 
 FULL = [
     ([0], [9], [1], None),
@@ -70,6 +75,7 @@ def test_slices_of_two_axes() -> None:
     assert_becomes(after(b, cut(b, cut(b, x, (0, -3, -1, 1)), (1, 4, -9, -1)), 2), Slice=1, Neg=1)
 
 
+@declines("merge_slices")
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
@@ -130,6 +136,7 @@ def test_a_start_that_counts_from_the_size() -> None:
     assert_becomes(model, sizes=({"H": 1}, {"H": 7}), Slice=1, Neg=1)
 
 
+@declines("make_slice_static")
 @pytest.mark.parametrize(("number", "op"), [(2, "Sub"), (2, "Div")])
 def test_places_that_may_be_negative_or_are_a_part_stay(number: int, op: str) -> None:
     """H - 2 at H = 1 is -1: from the back, that is another place than two from the back."""
@@ -147,6 +154,7 @@ def test_the_size_of_another_axis_or_tensor_stays(name: str, axis: int) -> None:
     assert_stays(model, "has no constant form")
 
 
+@declines("make_slice_static")
 def test_a_negative_step_between_computed_places_stays() -> None:
     b = Builder()
     x = b.input("x", ["H", 4])
@@ -167,3 +175,57 @@ def test_open_slices_of_an_unknown_axis(seed: int) -> None:
     found = apply(RULES, model)
     assert found.ops["Slice"] <= 1
     assert_equal(model, found.model, sizes, tolerance=0)
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+EVERY = st.sampled_from([np.float32, np.float16, np.float64, np.int32])
+
+
+@property_of("drop_full_slice")
+@DRAWN
+@given(
+    axes=st.lists(st.integers(-3, 2), min_size=1, max_size=3, unique_by=lambda a: a % 3),
+    start=st.sampled_from([0, -(2**31), -(2**63)]),
+    end=st.sampled_from([2**31 - 1, 2**63 - 1]),
+    known=st.integers(0, 3),
+    dtype=EVERY,
+)
+def test_any_full_slice(axes: list[int], start: int, end: int, known: int, dtype: Any) -> None:
+    b = Builder(dtype)
+    cuts = [(a, -4 if start and a % 3 == 2 else start, 4 + known if a % 3 == 2 else end, 1) for a in axes]
+    assert_becomes(after(b, cut(b, b.input("x", ["N", "H", 4]), *cuts)), Neg=1)
+
+
+@property_of("make_slice_static")
+@DRAWN
+@given(axis=st.integers(0, 1), start=st.integers(-2, 3), end=st.integers(0, 1), step=st.integers(1, 3), dtype=EVERY)
+def test_any_slice_to_what_counts_from_the_size(axis: int, start: int, end: int, step: int, dtype: Any) -> None:
+    b = Builder(dtype)
+    x = b.input("x", ["N", "H", 4])
+    ends = b.node("Concat", b.constant([3]), less(b, x, axis, end), axis=0)
+    y = b.node("Slice", x, b.constant([1, start]), ends, b.constant([2, axis]), b.constant([1, step]))
+    assert_becomes(after(b, y), Slice=1, Neg=1)
+
+
+CUTS = st.tuples(st.integers(-9, 9), st.integers(-9, 12), st.integers(1, 3))
+FRONT = st.tuples(st.integers(0, 6), st.integers(0, 12), st.integers(1, 3))
+
+
+@property_of("merge_slices")
+@DRAWN
+@given(
+    known=st.tuples(CUTS, CUTS),
+    front=st.tuples(FRONT, FRONT),
+    both=st.tuples(*[st.sampled_from(["01", "0", "1"])] * 2),
+    dtype=EVERY,
+)
+def test_any_two_slices(known: Any, front: Any, both: Any, dtype: Any) -> None:
+    b = Builder(dtype)
+    y = b.input("x", ["H", 7])
+    for which, near, far in zip(both, front, known, strict=True):
+        y = cut(b, y, *((int(a), *(far if a == "1" else near)) for a in which))
+    model = after(b, y, 2)
+    found = apply([slices.merge_slices], model)
+    assert found.ops == {"Slice": 1, "Neg": 1}
+    assert_equal(model, found.model, [{"H": 8}, {"H": 1}], tolerance=0)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from surgeon_passes.patterns import squeeze
+
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants
-from .moves import EXACT, after, assert_becomes, assert_stays, target
+from .moves import DRAWN, EXACT, FLOATS, after, assert_becomes, assert_stays, target
 
 
 @pytest.mark.parametrize("opset", [11, 13])
@@ -39,6 +46,7 @@ def test_other_axes_come_back() -> None:
     assert target(assert_becomes(after(b, y, 3), Reshape=1, Neg=1)) == [1, -1, 4]
 
 
+@declines("merge_squeeze_unsqueeze")
 def test_other_axes_between_two_unknown_dims_stay() -> None:
     b = Builder()
     y = _axes(b, "Unsqueeze", _axes(b, "Squeeze", b.input("x", ["N", 1, "H"]), [1]), [0])
@@ -93,6 +101,7 @@ def test_a_squeeze_of_all_ones_stays() -> None:
     assert apply(EXACT, after(b, y, 2)).ops == {"Squeeze": 2, "Neg": 1}
 
 
+@declines("merge_unsqueezes")
 def test_an_unsqueeze_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     a = _axes(b, "Unsqueeze", b.input("x", ["N"]), [0])
@@ -119,3 +128,78 @@ def test_random_chains(seed: int) -> None:
     found = apply(EXACT, model)
     assert sum(found.ops.values()) <= 2
     assert_equal(model, found.model, ({"N": 2}, {"N": 1}, {"N": 0}), tolerance=0)
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+OPSETS = st.sampled_from([11, 13, 17])
+PLACES = st.lists(st.integers(0, 3), min_size=1, max_size=2, unique=True)
+
+
+@property_of("merge_squeeze_unsqueeze")
+@DRAWN
+@given(ones=PLACES, back=PLACES, same=st.booleans(), dtype=FLOATS, opset=OPSETS)
+def test_any_axes_that_come_back(ones: list[int], back: list[int], same: bool, dtype: Any, opset: int) -> None:
+    b = Builder(dtype, opset=opset)
+    shape: list[Any] = [5, 6, 7, 8]
+    shape[next(k for k in range(4) if k not in ones)] = "N"
+    shape = [1 if k in ones else d for k, d in enumerate(shape)]
+    back = [a % (4 - len(ones) + len(back)) for a in back]
+    back = ones if same or len(set(back)) < len(back) else back
+    y = _axes(b, "Unsqueeze", _axes(b, "Squeeze", b.input("x", shape), ones), back)
+    model = after(b, y, 4 - len(ones) + len(back))
+    gone = sorted(back) == sorted(ones)
+    assert_becomes(model, rules=[squeeze.merge_squeeze_unsqueeze], Neg=1, **({} if gone else {"Reshape": 1}))
+
+
+@property_of("merge_unsqueeze_squeeze")
+@DRAWN
+@given(place=st.integers(0, 3), turn=st.booleans(), other=st.booleans(), dtype=FLOATS, opset=OPSETS)
+def test_any_axes_that_go_again(place: int, turn: bool, other: bool, dtype: Any, opset: int) -> None:
+    b = Builder(dtype, opset=opset)
+    a = _axes(b, "Unsqueeze", b.input("x", [3, "N", 1]), [place])
+    gone = (2 if place == 3 else 3) if other else place
+    model = after(b, _axes(b, "Squeeze", a, [gone - 4 if turn else gone]), 3)
+    found = apply([squeeze.merge_unsqueeze_squeeze], model)
+    assert found.ops == ({"Neg": 1, "Reshape": 1} if other else {"Neg": 1}), found.reasons
+    assert_equal(model, found.model, tolerance=0)
+
+
+@declines("merge_unsqueeze_squeeze")
+def test_other_axes_that_go_between_two_unknown_dims_stay() -> None:
+    b = Builder()
+    y = _axes(b, "Squeeze", _axes(b, "Unsqueeze", b.input("x", ["N", 1, "H"]), [0]), [2])
+    assert_stays(after(b, y, 3), "more than one dim", rules=[squeeze.merge_unsqueeze_squeeze])
+
+
+@property_of("merge_unsqueezes", "merge_squeezes")
+@DRAWN
+@given(
+    first=st.lists(st.integers(-4, 3), min_size=1, max_size=2, unique_by=lambda a: a % 4),
+    second=st.lists(st.integers(0, 4), min_size=1, max_size=2, unique=True),
+    turn=st.booleans(),
+    dtype=FLOATS,
+    opset=OPSETS,
+)
+def test_any_two_of_a_kind(first: list[int], second: list[int], turn: bool, dtype: Any, opset: int) -> None:
+    axes = [a - 4 - len(second) if turn else a for a in second]
+    b = Builder(dtype, opset=opset)
+    y = _axes(b, "Unsqueeze", b.input("x", [3, "N", "H"][: 4 - len(first)]), first)
+    model = after(b, _axes(b, "Unsqueeze", y, axes), 4 + len(second))
+    assert_becomes(model, rules=[squeeze.merge_unsqueezes], Unsqueeze=1, Neg=1)
+    shape: list[Any] = ["N", 2, "H", 3]
+    for place in first:
+        shape[place] = 1
+    for place in sorted(second):
+        shape.insert(place, 1)
+    b = Builder(dtype, opset=opset)
+    y = _axes(b, "Squeeze", _axes(b, "Squeeze", b.input("x", shape), axes), first)
+    assert_becomes(after(b, y, 4 - len(first)), rules=[squeeze.merge_squeezes], Squeeze=1, Neg=1)
+
+
+@declines("merge_squeezes")
+def test_a_squeeze_that_is_read_elsewhere_stays() -> None:
+    b = Builder()
+    a = _axes(b, "Squeeze", b.input("x", [1, "N", 1]), [0])
+    assert_stays(b.model(b.node("Neg", _axes(b, "Squeeze", a, [1])), b.node("Exp", a)), "is also used by")

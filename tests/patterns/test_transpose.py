@@ -14,7 +14,7 @@ from surgeon_passes.patterns import transpose
 
 from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, operators
-from .moves import after, assert_becomes, assert_stays, target
+from .moves import FLOATS, after, assert_becomes, assert_stays, target
 
 RULES_AROUND = [
     transpose.merge_transposes_around,
@@ -109,12 +109,14 @@ def test_a_move_of_size_one_beside_no_reshape_stays() -> None:
     assert_stays(after(b, b.node("Transpose", b.input("x", ["N", 1, 3]), perm=[1, 0, 2]), 3))
 
 
+@declines("merge_transpose_into_reshape")
 def test_a_result_with_two_open_dims_stays() -> None:
     b = Builder()
     a = b.node("Transpose", b.input("x", ["N", 1, "H", 3]), perm=[1, 0, 2, 3])
     assert_stays(after(b, b.node("Unsqueeze", a, b.constant([0])), 5), "more than one dim")
 
 
+@declines("merge_transpose_into_reshape")
 def test_an_empty_result_stays() -> None:
     b = Builder()
     a = b.node("Transpose", b.input("x", ["N", 1, 0]), perm=[1, 0, 2])
@@ -222,3 +224,80 @@ def test_transposed_operands_of_unknown_rank_stay() -> None:
     result = apply(RULES_AROUND, model)
     assert result.ops == operators(model)
     assert any("not known to be equal" in r for r in result.reasons)
+
+
+# --- drawn ---------------------------------------------------------------------------------------------------------------
+
+
+MOVES = [transpose.drop_transpose, transpose.merge_transposes]
+
+
+@property_of("drop_transpose", "merge_transposes")
+@DRAWN
+@given(first=PERMS, second=PERMS, left=st.sampled_from(["", "first", "second"]), dtype=FLOATS)
+def test_any_two_transposes(first: list[int], second: list[int], left: str, dtype: Any) -> None:
+    b = Builder(dtype)
+    a = b.node("Transpose", b.input("x", ["N", 2, "H"]), **({} if left == "first" else {"perm": first}))
+    a = b.node("Transpose", a, **({} if left == "second" else {"perm": second}))
+    reverse = [2, 1, 0]
+    one, two = (reverse if left == n else p for n, p in (("first", first), ("second", second)))
+    cancel = [one[axis] for axis in two] == [0, 1, 2]
+    y = b.node("Transpose", b.node("Neg", a), perm=[0, 1, 2])
+    assert_becomes(b.model(b.node("Abs", y)), rules=MOVES, Neg=1, Abs=1, **({} if cancel else {"Transpose": 1}))
+
+
+@declines("merge_transposes")
+def test_transposes_whose_first_is_read_elsewhere_stay() -> None:
+    b = Builder()
+    a = b.node("Transpose", b.input("x", [2, 3, 4]), perm=[1, 2, 0])
+    model = b.model(b.node("Transpose", a, perm=[1, 0, 2]), b.node("Exp", a))
+    assert_stays(model, "is also used by", rules=MOVES)
+
+
+@property_of("merge_transpose_into_reshape")
+@DRAWN
+@given(
+    place=st.integers(0, 3),
+    to=st.integers(0, 3),
+    op=st.sampled_from(["Reshape", "Flatten", "Squeeze", "Unsqueeze"]),
+    dtype=FLOATS,
+)
+def test_any_move_of_a_one_before_a_reshape(place: int, to: int, op: str, dtype: Any) -> None:
+    b = Builder(dtype)
+    shape: list[Any] = ["N", 2, 3]
+    shape.insert(place, 1)
+    perm = [axis for axis in range(4) if axis != place]
+    perm.insert(to, place)
+    a = b.node("Transpose", b.input("x", shape), perm=perm)
+    operand = {"Reshape": [b.constant([-1, 3, 2])], "Flatten": [], "Squeeze": [b.constant([to])]}.get(
+        op, [b.constant([1])]
+    )
+    model = after(b, b.node(op, a, *operand), {"Flatten": 2, "Unsqueeze": 5}.get(op, 3))
+    assert_becomes(model, rules=[transpose.merge_transpose_into_reshape], Reshape=1, Neg=1)
+
+
+@property_of("merge_reshape_into_transpose")
+@DRAWN
+@given(
+    place=st.integers(0, 2), to=st.integers(0, 2), op=st.sampled_from(["Reshape", "Unsqueeze", "Squeeze"]), dtype=FLOATS
+)
+def test_any_move_of_a_one_behind_a_reshape(place: int, to: int, op: str, dtype: Any) -> None:
+    b = Builder(dtype)
+    shape = [-1, 6]
+    shape.insert(place, 1)
+    if op == "Squeeze":
+        wide = ["N" if d == -1 else d for d in shape]
+        a = b.node("Squeeze", b.input("x", [*wide, 1]), b.constant([3]))
+    else:
+        a = b.node(op, b.input("x", ["N", 6]), b.constant(shape if op == "Reshape" else [place]))
+    perm = [axis for axis in range(3) if axis != place]
+    perm.insert(to, place)
+    model = after(b, b.node("Transpose", a, perm=perm), 3)
+    assert_becomes(model, rules=[transpose.merge_reshape_into_transpose], Reshape=1, Neg=1)
+
+
+@declines("merge_reshape_into_transpose")
+def test_a_moved_one_behind_two_open_dims_stays() -> None:
+    b = Builder()
+    a = b.node("Unsqueeze", b.input("x", ["N", "H", 3]), b.constant([1]))
+    assert_stays(after(b, b.node("Transpose", a, perm=[1, 0, 2, 3]), 4), "more than one dim")
