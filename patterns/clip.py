@@ -8,7 +8,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._conditions import require_same_rank
+from ._conditions import require_same_rank, require_single_or_half
 
 
 @rule(
@@ -117,6 +117,7 @@ def fuse_min_max(m: Match) -> Replacement:
     Declines when
         both are the same operator; a bound is not one number, or NaN; low is above high;
         a bound raises the rank of x, or a rank is unknown;
+        x is double and the opset below 12 (ONNX Runtime has no such Clip);
         the inner result is used elsewhere.
 
     Example
@@ -137,6 +138,8 @@ def fuse_min_max(m: Match) -> Replacement:
     if m.a.op == m.y.op:
         raise Decline
     require_same_rank(m.x, m.y)
+    if m.opset < 12:
+        require_single_or_half(m.x, "Clip")
     inner, outer = _bound(m.inner), _bound(m.outer)
     low, high = (inner, outer) if m.a.op == "Max" else (outer, inner)
     if low > high:

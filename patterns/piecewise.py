@@ -241,7 +241,7 @@ def fuse_prelu(m: Match) -> Replacement:
         relu(x) - slope·relu(-x) = x for x >= 0, else slope·x
 
     Declines when
-        the opset is below 9;
+        the opset is below 9, or x is double (ONNX Runtime has no such kernel);
         the slope is not finite, or raises the rank or the shape of x; a shape is unknown;
         the inner results are used elsewhere.
 
@@ -261,6 +261,7 @@ def fuse_prelu(m: Match) -> Replacement:
                 y = PRelu(x, slope)
             }
     """
+    require_single_or_half(m.x, "PRelu")
     slope = require_finite(floats(m.slope), "the slope")
     shape = m.x.shape
     if shape is None or slope.ndim > len(shape):

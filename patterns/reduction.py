@@ -28,7 +28,7 @@ def use_global_pool(m: Match) -> Replacement:
     Declines when
         the axes are not all but the first two, or the rank is unknown or below 3;
         it is the mean of squares, or what is subtracted from x: part of a normalization that other rules know;
-        x is not float32 or float16 (ONNX Runtime has no other kernel).
+        x is not float32 or float16, or has more than three spatial axes (ONNX Runtime has no other kernel).
 
     Example
         before:
@@ -50,6 +50,8 @@ def use_global_pool(m: Match) -> Replacement:
         raise Decline("it is part of a normalization")
     operator = "GlobalAveragePool" if m.y.op == "ReduceMean" else "GlobalMaxPool"
     require_single_or_half(m.x, operator)
+    if rank > 5:
+        raise Decline(f"'{m.x.name}' has {rank - 2} spatial axes: ONNX Runtime pools over three at most")
     return Replacement(operator=operator)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import onnx
 
 from surgeon_passes import Rule
 
-from .harness import apply, assert_equal, operators
+from .harness import Builder, apply, assert_equal, operators
 
 SIZES = ({"N": 9, "T": 4, "H": 8, "W": 6}, {"N": 5, "T": 3, "H": 6, "W": 10})
 
@@ -33,6 +34,11 @@ def assert_stays(rules: Sequence[Rule], model: onnx.ModelProto, reason: str = ""
     result = apply(rules, model, approximate=approximate)
     assert result.ops == operators(model)
     assert any(reason in r for r in result.reasons) or not reason, result.reasons
+
+
+def unranked(b: Builder) -> str:
+    """A tensor whose rank only a feed tells."""
+    return str(b.node("Reshape", b.input("flat", ["N"]), b.input("shape", ["R"], np.int64)))
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, object]:

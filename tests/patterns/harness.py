@@ -181,8 +181,8 @@ def _assert_close(a: np.ndarray, b: np.ndarray, tolerance: float | None, name: s
     bound = tolerance or (2e-3 if a.dtype == np.float16 else TOLERANCE)
     a, b = a.astype(np.float64), b.astype(np.float64)
     axis = 1 if a.ndim > 1 else 0
-    others = tuple(i for i in range(a.ndim) if i != axis) if a.ndim > 1 else (0,)
-    scale = np.maximum(np.abs(a).max(axis=others, keepdims=True, initial=0), 1e-6)
+    others = tuple(i for i in range(a.ndim) if i != axis) if a.ndim > 1 else ()
+    scale = np.maximum(np.abs(a).max(axis=others or None, keepdims=True, initial=0), 1e-6)
     error = (np.abs(a - b) / scale).max(initial=0)
     assert error <= bound, f"{name} differs by {error:.3g} of its channel's scale"
 

@@ -13,7 +13,7 @@ from surgeon_passes.patterns import attention
 from surgeon_passes.rules.registry import rules_of
 
 from .covering import declines, property_of
-from .fusing import assert_fuses, assert_stays, attributes
+from .fusing import assert_fuses, assert_stays, attributes, unranked
 from .harness import Builder, run
 
 RULES = list(rules_of(attention))
@@ -76,6 +76,8 @@ def test_attention() -> None:
     [
         ({"scale": -1.0}, "not all positive"),
         ({"scale": np.ones((1, 1, 3))}, "is not one number"),
+        ({"scale": -2.0, "place": "keys"}, "not all positive"),
+        ({"scale": 0.0, "place": "quotient"}, "not all positive"),
         ({"axis": 2}, "not over the last axis"),
     ],
 )
@@ -104,6 +106,17 @@ def test_three_axes_stay() -> None:
     q, k = b.input("q", [2, 3, 4]), b.input("k", [2, 3, 4])
     p = b.node("MatMul", q, b.node("Transpose", k, perm=[0, 2, 1]))
     assert_stays(RULES, b.model(b.node("MatMul", b.node("Softmax", p), k)))
+
+
+def test_a_factor_or_values_of_another_rank_stay() -> None:
+    b = Builder(opset=23)
+    y = written_out(b, (1, 2, 3, 3, 4), scale=np.full((1,) * 5, 0.5))
+    assert_stays(RULES, b.model(y, rank=5))
+    b = Builder(opset=23)
+    q, k = b.input("q", [1, 2, 3, 4]), b.input("k", [1, 2, 3, 4])
+    p = b.node("MatMul", q, b.node("Transpose", k, perm=[0, 1, 3, 2]))
+    y = b.node("MatMul", b.node("Softmax", p), unranked(b))
+    assert_stays(RULES, b.model(y, rank=4), "not known to be of rank 4")
 
 
 def test_attention_in_double_stays() -> None:

@@ -13,7 +13,7 @@ from surgeon_passes.patterns import channel_normalization
 from surgeon_passes.rules.registry import rules_of
 
 from .covering import declines, property_of
-from .fusing import assert_fuses, assert_stays, attributes
+from .fusing import assert_fuses, assert_stays, attributes, unranked
 from .harness import Builder, apply, run
 
 RULES = list(rules_of(channel_normalization))
@@ -61,8 +61,21 @@ def test_other_groups_stay() -> None:
     b = Builder(np.float64, opset=21)
     assert_stays(RULES, b.model(group_norm(b, b.input("x", [2, 4, 3]), 2, [0, 4, 3])), "in single precision")
     b = Builder(opset=21)
+    r = b.node("Reshape", b.input("x", [2, 4]), b.constant([0, 2, 2]))
+    n = b.node("InstanceNormalization", r, b.constant(np.ones(2)), b.constant(np.zeros(2)))
+    model = b.model(b.node("Reshape", n, b.constant([2, 4])))
+    assert_stays(RULES, model, "is not known to have spatial axes")
+    b = Builder(opset=21)
+    x = b.input("x", [2, "C", 3])
+    r = b.node("Reshape", x, b.constant([0, 2, -1]))
+    n = b.node("InstanceNormalization", r, b.constant(np.ones(2)), b.constant(np.zeros(2)))
+    assert_stays(RULES, b.model(b.node("Reshape", n, b.node("Shape", x))), "channels, 2 groups")
+    b = Builder(opset=21)
     n = b.node("GroupNormalization", b.input("x", [2, 4, 4]), b.random(4), b.random(4), num_groups=2)
     assert_stays(RULES, b.model(b.node("Mul", n, b.random(4))), "is not one number a channel")
+    b = Builder(opset=21)
+    n = b.node("GroupNormalization", unranked(b), b.random(4), b.random(4), num_groups=2)
+    assert_stays(RULES, b.model(b.node("Mul", n, b.constant(2.0)), rank=3), "the rank of 'reshape0' is unknown")
 
 
 def test_group_normalization_below_its_opset_stays() -> None:
@@ -76,19 +89,25 @@ def test_instance_normalization_alone_stays() -> None:
     assert_stays(RULES, b.model(b.node("Mul", n, b.constant(2.0))))
 
 
+def mean(b: Builder, x: str, axes: list[int]) -> str:
+    if b.opset < 18:
+        return str(b.node("ReduceMean", x, axes=axes))
+    return str(b.node("ReduceMean", x, b.constant(axes, np.int64)))
+
+
 def mean_variance(b: Builder, x: str, axes: list[int], epsilon: float | None = None) -> str:
-    d = b.node("Sub", x, b.node("ReduceMean", x, axes=axes))
-    s = b.node("Sqrt", b.node("ReduceMean", b.node("Mul", d, d), axes=axes))
+    d = b.node("Sub", x, mean(b, x, axes))
+    s = b.node("Sqrt", mean(b, b.node("Mul", d, d), axes))
     return str(b.node("Div", d, s if epsilon is None else b.node("Add", s, b.constant(epsilon))))
 
 
 @property_of("fuse_mean_variance_normalization")
 def test_mean_variance_normalization() -> None:
     @settings(max_examples=30, deadline=None)
-    @given(st.lists(st.integers(2, 4), min_size=2, max_size=4), st.data())
-    def check(shape: list[int], data: st.DataObject) -> None:
+    @given(st.lists(st.integers(2, 4), min_size=2, max_size=4), st.data(), st.sampled_from([9, 13, 18, 22]))
+    def check(shape: list[int], data: st.DataObject, opset: int) -> None:
         axes = data.draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True))
-        b = Builder(opset=13)
+        b = Builder(opset=opset)
         model = b.model(mean_variance(b, b.input("x", shape), axes))
         found = assert_fuses(RULES, model, tolerance=2e-4, MeanVarianceNormalization=1)
         assert attributes(found.graph.node[0])["axes"] == sorted(axes)
@@ -101,6 +120,10 @@ def test_mean_variance_normalization_of_other_types_stays() -> None:
     for dtype in (np.float16, np.float64):
         b = Builder(dtype, opset=13)
         assert_stays(RULES, b.model(mean_variance(b, b.input("x", [3, 4]), [1])), "not known to be float32")
+    b = Builder(opset=13)
+    assert_stays(RULES, b.model(mean_variance(b, unranked(b), [1]), rank=2), "the rank of 'reshape0' is unknown")
+    b = Builder(opset=18)
+    assert_stays(RULES, b.model(mean_variance(b, b.input("x", [3, 4]), [])), "it names no axes")
 
 
 def test_an_epsilon_stays() -> None:

@@ -10,7 +10,11 @@ import pytest
 from surgeon_passes import patterns
 from surgeon_passes.rules.registry import rules_of
 
-FAMILIES = ("pad", "batch_norm", "constant_chain", "affine_before", "gemm")
+FAMILIES = (
+    *("pad", "batch_norm", "constant_chain", "affine_before", "gemm"),
+    *("clip", "activation", "piecewise", "softmax", "normalization", "channel_normalization"),
+    *("reduction", "rearrange", "rotary", "attention"),
+)
 """Families whose tests name their rules. The others' examples are run, too, but nothing counts their tests yet."""
 
 

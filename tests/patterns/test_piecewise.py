@@ -19,6 +19,7 @@ from .harness import Builder, constants
 RULES = list(rules_of(piecewise))
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 FLOATS = st.sampled_from([np.float32, np.float16])
+OPSETS = st.sampled_from([9, 10, 12, 14, 16, 22])
 
 
 def relu6_of_3(b: Builder, x: str) -> str:
@@ -37,10 +38,10 @@ def sixth(b: Builder, x: str, divide: bool) -> str:
 
 @property_of("fuse_hard_sigmoid", "fuse_hard_swish", "fuse_written_out_hard_swish")
 def test_hard_activations() -> None:
-    @settings(max_examples=40, deadline=None)
-    @given(SHAPES, FLOATS, st.booleans(), st.sampled_from(["sigmoid", "times", "inside", "operator"]))
-    def check(shape: list[int], dtype: Any, divide: bool, form: str) -> None:
-        b = Builder(dtype, opset=14)
+    @settings(max_examples=15, deadline=None)
+    @given(SHAPES, FLOATS, OPSETS, st.booleans())
+    def check(form: str, shape: list[int], dtype: Any, opset: int, divide: bool) -> None:
+        b = Builder(dtype, opset=opset if form == "sigmoid" else max(opset, 14))
         x = b.input("x", shape)
         if form == "operator":
             y = b.node("Mul", b.node("HardSigmoid", x, alpha=1 / 6), x)
@@ -51,7 +52,8 @@ def test_hard_activations() -> None:
             y = y if form == "sigmoid" else b.node("Mul", x, y)
         assert_fuses(RULES, b.model(y), **{"HardSigmoid" if form == "sigmoid" else "HardSwish": 1})
 
-    check()
+    for form in ("sigmoid", "times", "inside", "operator"):
+        check(form)
 
 
 @pytest.mark.parametrize(("opset", "left"), [(9, {"HardSigmoid": 1, "Mul": 1}), (14, {"HardSwish": 1})])
@@ -97,9 +99,9 @@ def test_leaky_relu() -> None:
     forms = ["Max", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
 
     @settings(max_examples=40, deadline=None)
-    @given(SHAPES, FLOATS, st.sampled_from([0.0, 0.01, 0.1, 1.0, 2.0, -0.5]), st.sampled_from(forms))
-    def check(shape: list[int], dtype: Any, slope: float, form: str) -> None:
-        b = Builder(dtype, opset=16)
+    @given(SHAPES, FLOATS, OPSETS, st.sampled_from([0.0, 0.01, 0.1, 1.0, 2.0, -0.5]), st.sampled_from(forms))
+    def check(shape: list[int], dtype: Any, opset: int, slope: float, form: str) -> None:
+        b = Builder(dtype, opset=max(opset, 12) if "OrEqual" in form else opset)
         model = b.model(leaky(b, b.input("x", shape), slope, form))
         if form == "Max" and not 0 <= slope <= 1:
             assert_stays(RULES, model, "is not x where x is positive")
@@ -131,11 +133,12 @@ def test_prelu() -> None:
     @given(
         st.lists(st.integers(1, 4), min_size=1, max_size=4),
         st.integers(0, 4),
-        st.sampled_from([np.float32, np.float16, np.float64]),
+        FLOATS,
+        OPSETS,
         st.sampled_from(["Sub", "Add"]),
     )
-    def check(shape: list[int], rank: int, dtype: Any, op: str) -> None:
-        b = Builder(dtype, opset=16)
+    def check(shape: list[int], rank: int, dtype: Any, opset: int, op: str) -> None:
+        b = Builder(dtype, opset=opset)
         dims = [d if i else 1 for i, d in enumerate(shape)][max(0, len(shape) - rank) :]
         slope = b.random(*dims)
         found = assert_fuses(RULES, b.model(prelu(b, b.input("x", shape), slope, op)), PRelu=1)
@@ -153,12 +156,19 @@ def test_a_slope_that_enlarges_stays() -> None:
         assert_stays(RULES, model, "the slope")
 
 
+@pytest.mark.parametrize("opset", [9, 16, 22])
+def test_prelu_in_double_stays(opset: int) -> None:
+    b = Builder(np.float64, opset=opset)
+    model = b.model(prelu(b, b.input("x", [3]), b.random(3), "Sub"))
+    assert_stays(RULES, model, "is computed in single precision")
+
+
 @property_of("fuse_thresholded_relu")
 def test_thresholded_relu() -> None:
     @settings(max_examples=20, deadline=None)
-    @given(SHAPES, FLOATS, st.sampled_from([0.5, 0.0, -1.5, 0.1]))
-    def check(shape: list[int], dtype: Any, threshold: float) -> None:
-        b = Builder(dtype, opset=16)
+    @given(SHAPES, FLOATS, OPSETS, st.sampled_from([0.5, 0.0, -1.5, 0.1]))
+    def check(shape: list[int], dtype: Any, opset: int, threshold: float) -> None:
+        b = Builder(dtype, opset=max(opset, 10))
         x = b.input("x", shape)
         y = b.node("Where", b.node("Greater", x, b.constant(threshold)), x, b.constant(0.0))
         assert_fuses(RULES, b.model(y), ThresholdedRelu=1)
@@ -181,9 +191,16 @@ def test_other_thresholds_stay() -> None:
 @property_of("fuse_elu")
 def test_elu() -> None:
     @settings(max_examples=30, deadline=None)
-    @given(SHAPES, FLOATS, st.sampled_from([None, 1.67, 0.5]), st.sampled_from(["Greater", "Less"]), st.booleans())
-    def check(shape: list[int], dtype: Any, alpha: float | None, form: str, subtract: bool) -> None:
-        b = Builder(dtype, opset=16)
+    @given(
+        SHAPES,
+        FLOATS,
+        OPSETS,
+        st.sampled_from([None, 1.67, 0.5]),
+        st.sampled_from(["Greater", "Less"]),
+        st.booleans(),
+    )
+    def check(shape: list[int], dtype: Any, opset: int, alpha: float | None, form: str, subtract: bool) -> None:
+        b = Builder(dtype, opset=opset)
         x = b.input("x", shape)
         e = b.node("Exp", x)
         s = b.node("Sub", e, b.constant(1.0)) if subtract else b.node("Add", e, b.constant(-1.0))
@@ -207,9 +224,9 @@ def test_other_elus_stay() -> None:
 @property_of("fuse_softsign")
 def test_softsign() -> None:
     @settings(max_examples=20, deadline=None)
-    @given(SHAPES, FLOATS)
-    def check(shape: list[int], dtype: Any) -> None:
-        b = Builder(dtype, opset=16)
+    @given(SHAPES, FLOATS, OPSETS)
+    def check(shape: list[int], dtype: Any, opset: int) -> None:
+        b = Builder(dtype, opset=opset)
         x = b.input("x", shape)
         assert_fuses(RULES, b.model(b.node("Div", x, b.node("Add", b.constant(1.0), b.node("Abs", x)))), Softsign=1)
 
@@ -227,11 +244,11 @@ def test_softsign_in_double_stays() -> None:
 @property_of("fuse_scaled_clip")
 def test_scaled_clip() -> None:
     @settings(max_examples=20, deadline=None)
-    @given(SHAPES, FLOATS, st.sampled_from([6.0, 1.0, 0.5, 4.0]), st.booleans())
-    def check(shape: list[int], dtype: Any, high: float, divide: bool) -> None:
+    @given(SHAPES, FLOATS, st.sampled_from([11, 12, 17, 22]), st.sampled_from([6.0, 1.0, 0.5, 4.0]), st.booleans())
+    def check(shape: list[int], dtype: Any, opset: int, high: float, divide: bool) -> None:
         if not divide and dtype == np.float16 and high == 6.0:
             return  # a sixth has no float16
-        b = Builder(dtype)
+        b = Builder(dtype, opset=opset)
         c = b.node("Clip", b.input("x", shape), b.constant(0.0), b.constant(high))
         y = b.node("Div", c, b.constant(high)) if divide else b.node("Mul", b.constant(1 / high), c)
         found = assert_fuses(RULES, b.model(y), HardSigmoid=1)

@@ -20,6 +20,7 @@ from .harness import Builder, assert_equal, operators, run
 
 RULES = list(rules_of(rearrange))
 FLOATS = st.sampled_from([np.float32, np.float16, np.float64])
+OPSETS = st.sampled_from([11, 13, 17, 21])
 FAR = 2**63 - 1
 
 
@@ -31,9 +32,11 @@ def views(b: Builder, x: str, apart: list[int], perm: list[int], whole: list[int
 @property_of("fuse_depth_to_space")
 def test_depth_to_space() -> None:
     @settings(max_examples=30, deadline=None)
-    @given(*[st.integers(1, 4)] * 4, st.integers(2, 3), st.booleans(), FLOATS)
-    def check(batch: int, channels: int, height: int, width: int, block: int, dcr: bool, dtype: Any) -> None:
-        b = Builder(dtype)
+    @given(*[st.integers(1, 4)] * 4, st.integers(2, 3), st.booleans(), FLOATS, OPSETS)
+    def check(
+        batch: int, channels: int, height: int, width: int, block: int, dcr: bool, dtype: Any, opset: int
+    ) -> None:
+        b = Builder(dtype, opset=opset)
         x = b.input("x", [batch, channels * block * block, height, width])
         blocks = [block, block, channels] if dcr else [channels, block, block]
         perm = [0, 3, 4, 1, 5, 2] if dcr else [0, 1, 4, 2, 5, 3]
@@ -83,9 +86,9 @@ def cut(b: Builder, sizes: tuple[int, ...], block: int, unshuffle: bool) -> str:
 @property_of("fuse_space_to_depth")
 def test_space_to_depth() -> None:
     @settings(max_examples=30, deadline=None)
-    @given(SIZES, st.integers(2, 3), st.booleans(), FLOATS)
-    def check(sizes: tuple[int, ...], block: int, unshuffle: bool, dtype: Any) -> None:
-        b = Builder(dtype)
+    @given(SIZES, st.integers(2, 3), st.booleans(), FLOATS, OPSETS)
+    def check(sizes: tuple[int, ...], block: int, unshuffle: bool, dtype: Any, opset: int) -> None:
+        b = Builder(dtype, opset=opset)
         model = b.model(cut(b, sizes, block, unshuffle))
         if unshuffle and sizes[1] > 1:
             assert_stays(RULES, model, "the channels come before the blocks")
@@ -98,9 +101,9 @@ def test_space_to_depth() -> None:
 @property_of("fuse_pixel_unshuffle_into_conv")
 def test_pixel_unshuffle_before_a_conv() -> None:
     @settings(max_examples=20, deadline=None)
-    @given(SIZES, st.integers(2, 3), st.sampled_from([np.float32, np.float16]))
-    def check(sizes: tuple[int, ...], block: int, dtype: Any) -> None:
-        b = Builder(dtype)
+    @given(SIZES, st.integers(2, 3), st.sampled_from([np.float32, np.float16]), OPSETS)
+    def check(sizes: tuple[int, ...], block: int, dtype: Any, opset: int) -> None:
+        b = Builder(dtype, opset=opset)
         y = b.conv(cut(b, sizes, block, True), sizes[1] * block * block, 2, [1, 1], bias=True)
         assert_fuses(RULES, b.model(y), tolerance=2e-5 if dtype == np.float32 else 4e-3, SpaceToDepth=1, Conv=1)
 
@@ -114,6 +117,33 @@ def test_other_cuts_stay() -> None:
         y = views(b, b.input("x", [1, 2, 4, 8]), [1, 2, 2, 2, 2, 4], [0, 1, 3, 5, 2, 4], [1, 16, 2, 2])
         y = b.conv(y, 16, 2, [1, 1]) if conv else y
         assert_stays(RULES, b.model(y), "blocks of 2 rows and 4 columns")
+        b = Builder()
+        y = views(b, b.input("x", [1, 2, 4, 4]), [1, 2, 2, 2, 2, 2], [0, 1, 3, 5, 2, 4], [1, 4, 4, 2])
+        y = b.conv(y, 4, 2, [1, 1]) if conv else y
+        assert_stays(RULES, b.model(y), "not certainly the sizes of a SpaceToDepth")
+
+
+def test_pixel_unshuffle_of_unknown_channels_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", "C", 4, 4])
+    first = b.node("Shape", x, start=0, end=1)
+    channels = b.node("Shape", x, start=1, end=2)
+    two = b.constant([2])
+    apart = b.node("Concat", first, channels, two, two, two, two, axis=0)
+    whole = b.node("Concat", first, b.node("Mul", channels, b.constant([4])), two, two, axis=0)
+    t = b.node("Transpose", b.node("Reshape", x, apart), perm=[0, 1, 3, 5, 2, 4])
+    y = b.conv(b.node("Reshape", t, whole), 8, 3, [1, 1])
+    assert_stays(RULES, b.model(y), "the number of channels of 'x' is not known")
+
+
+def test_other_orders_and_ranks_stay() -> None:
+    b = Builder()
+    assert_stays(
+        RULES, b.model(views(b, b.input("x", [1, 4, 2, 2]), [1, 2, 2, 1, 2, 2], [0, 5, 4, 3, 2, 1], [1, 1, 4, 4]))
+    )
+    b = Builder()
+    y = views(b, b.input("x", [1, 8, 4]), [1, 2, 2, 2, 2, 2], [0, 1, 4, 2, 5, 3], [1, 2, 4, 4])
+    assert_stays(RULES, b.model(y, rank=4))
 
 
 def test_integers_stay() -> None:
@@ -141,13 +171,13 @@ PLACES = [(0, 0), (0, 1), (1, 0), (1, 1)]
 def test_focus() -> None:
     orders = list(permutations(range(4)))
 
-    @settings(max_examples=40, deadline=None)
-    @given(*[st.integers(1, 3)] * 4, st.sampled_from(orders), st.booleans(), st.sampled_from(["one", "two"]), FLOATS)
-    def check(
-        batch: int, channels: int, height: int, width: int, order: tuple[int, ...], conv: bool, form: str, dtype: Any
-    ) -> None:
-        conv = conv and dtype == np.float32
-        b = Builder(dtype)
+    @settings(max_examples=20, deadline=None)
+    @given(
+        st.tuples(*[st.integers(1, 3)] * 4), st.sampled_from(orders), st.sampled_from(["one", "two"]), FLOATS, OPSETS
+    )
+    def check(conv: bool, sizes: tuple[int, ...], order: tuple[int, ...], form: str, dtype: Any, opset: int) -> None:
+        batch, channels, height, width = sizes
+        b = Builder(np.float32 if conv else dtype, opset=opset)
         x = b.input("x", [batch, channels, 2 * height, 2 * width])
         y = b.node("Concat", *(part(b, x, *PLACES[k], form) for k in order), axis=1)
         y = b.conv(y, 4 * channels, 2, [3, 3], pads=[1] * 4) if conv else y
@@ -157,7 +187,17 @@ def test_focus() -> None:
         left = {"SpaceToDepth": 1, **({"Conv": 1} if conv else {})}
         assert_fuses(RULES, b.model(y), tolerance=None if conv else 0, **left)
 
-    check()
+    check(True)
+    check(False)
+
+
+@given(st.tuples(*[st.integers(1, 3)] * 4), FLOATS, OPSETS)
+@settings(max_examples=10, deadline=None)
+def test_quarters_row_by_row(sizes: tuple[int, ...], dtype: Any, opset: int) -> None:
+    b = Builder(dtype, opset=opset)
+    x = b.input("x", [*sizes[:2], 2 * sizes[2], 2 * sizes[3]])
+    y = b.node("Concat", *(part(b, x, *place, "one") for place in PLACES), axis=1)
+    assert_fuses([rearrange.fuse_strided_slices], b.model(y), tolerance=0, SpaceToDepth=1)
 
 
 @declines("fuse_strided_slices_into_conv", "fuse_strided_slices")
@@ -175,6 +215,17 @@ def test_other_slices_stay(places: list[tuple[int, int]], options: dict[str, int
         x = b.input("x", [1, 2, 6, 6])
         y = b.node("Concat", *(part(b, x, *place, "one", **options) for place in places), axis=1)
         assert_stays(RULES, b.model(b.conv(y, 8, 2, [1, 1]) if conv else y), reason)
+
+
+def test_slices_along_one_axis_stay() -> None:
+    b = Builder()
+    x = b.input("x", [1, 1, 6, 6])
+    parts = [b.node("Slice", x, *(b.constant([v]) for v in (row, FAR, 2, 2))) for row in (0, 1, 0, 1)]
+    assert_stays(RULES, b.model(b.node("Concat", *parts, axis=1)), "does not step along rows and columns")
+    b = Builder()
+    x = b.input("x", [1, 1, 6, 6, 2])
+    y = b.node("Concat", *(part(b, x, *place, "two") for place in PLACES), axis=1)
+    assert_stays(RULES, b.model(y), "'x' is not known to be of rank 4")
 
 
 def test_focus_whose_rows_are_shared() -> None:

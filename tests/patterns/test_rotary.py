@@ -60,16 +60,17 @@ def one_after_another(angles: Any) -> Any:
 
 @property_of("fuse_rotary_embedding", "fuse_interleaved_rotary_embedding")
 def test_constant_angles() -> None:
-    @settings(max_examples=40, deadline=None)
-    @given(SIZES, st.integers(2, 4), st.booleans(), FLOATS)
-    def check(sizes: Sizes, rank: int, interleaved: bool, dtype: Any) -> None:
+    @settings(max_examples=20, deadline=None)
+    @given(SIZES, st.integers(2, 4), FLOATS)
+    def check(interleaved: bool, sizes: Sizes, rank: int, dtype: Any) -> None:
         b = Builder(dtype, opset=23)
         x = b.input("x", [*sizes[:3], 2 * sizes[3]])
         cos, sin = tables(b, sizes, rank, side_by_side if interleaved else one_after_another)
         turned = pairs(b, x, sizes) if interleaved else halves(b, x, sizes[3])
         assert_fuses(RULES, b.model(turn(b, x, turned, cos, sin)), sizes=[{}], RotaryEmbedding=1)
 
-    check()
+    check(True)
+    check(False)
 
 
 def computed(b: Builder, sizes: Sizes, dims: list[Any]) -> tuple[str, str]:
@@ -101,6 +102,41 @@ def test_angles_of_queries_and_keys() -> None:
     cos, sin = computed(b, ("N", 3, 1, 2), ["N", "T", 2])
     outs = [turn(b, t, halves(b, t, 2), cos, sin) for t in (q, k)]
     assert_fuses(RULES, b.model(*outs), RotaryEmbedding=2, Cos=2, Sin=2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "axis", "reason"),
+    [
+        ((0, FAR, 2), (1, FAR, 2), -1, "the slices are not every other element"),
+        ((1, FAR, 2), (0, FAR, 2), 3, "the pairs are not put side by side"),
+    ],
+)
+def test_pairs_of_another_order_stay(first: Any, second: Any, axis: int, reason: str) -> None:
+    b = Builder(opset=23)
+    x = b.input("x", [1, 2, 3, 4])
+    cos, sin = tables(b, (1, 2, 3, 2), 2, side_by_side)
+    last = b.constant([-1])
+    n = b.node("Unsqueeze", b.node("Neg", piece(b, x, *first)), last)
+    both = b.node("Concat", n, b.node("Unsqueeze", piece(b, x, *second), last), axis=axis)
+    flat = b.node("Reshape", both, b.constant([1, 2, 3, -1]))
+    assert_stays(RULES, b.model(turn(b, x, flat, cos, sin)), reason)
+
+
+def test_vectors_of_another_rank_or_size_stay() -> None:
+    b = Builder(opset=23)
+    x = b.input("x", [2, 3, 4])
+    cos, sin = tables(b, (1, 2, 3, 2), 2, one_after_another)
+    assert_stays(RULES, b.model(turn(b, x, halves(b, x, 2), cos, sin)), "'x' is not known to be of rank 4")
+    b = Builder(opset=23)
+    x = b.input("x", [1, 2, 3, "D"])
+    cos, sin = tables(b, (1, 2, 3, 2), 2, one_after_another)
+    assert_stays(RULES, b.model(turn(b, x, halves(b, x, 2), cos, sin)), "the vectors of 'x' are of size")
+    b = Builder(opset=23)
+    x = b.input("x", [1, 2, 4, 4])
+    cos, sin = tables(b, (1, 2, 4, 2), 2, one_after_another)
+    rows = [b.node("Slice", x, *(b.constant([v]) for v in (start, end, 2))) for start, end in ((2, FAR), (0, 2))]
+    turned = b.node("Concat", b.node("Neg", rows[0]), rows[1], axis=2)
+    assert_stays(RULES, b.model(turn(b, x, turned, cos, sin)), "a Slice along the axes [2]")
 
 
 @declines("fuse_rotary_embedding", "fuse_interleaved_rotary_embedding", "fuse_computed_rotary_embedding")
