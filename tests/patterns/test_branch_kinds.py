@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from surgeon_passes.patterns.batch_norm import fold_batch_norm_into_conv
 from surgeon_passes.patterns.reparam import merge_branch_difference, merge_parallel_branches
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, reference, run
 from .test_reparam import DIMS, SIZES, attrs_of, total
 
@@ -282,6 +283,7 @@ def test_differences(other: str, turned: bool) -> None:
     merged(b.model(b.node("Sub", *(operands[::-1] if turned else operands))), Conv=1)
 
 
+@declines("merge_branch_difference")
 @pytest.mark.parametrize(
     ("kernel", "attrs", "reason"),
     [
@@ -298,6 +300,7 @@ def test_differences_that_stay(kernel: list[int], attrs: dict[str, Any], reason:
     assert_stays(b.model(b.node("Sub", first, second)), reason)
 
 
+@declines("merge_branch_difference")
 def test_a_difference_of_other_channels_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, "H"])
@@ -307,6 +310,7 @@ def test_a_difference_of_other_channels_stays() -> None:
 # --- anything ------------------------------------------------------------------------------------------------------------
 
 
+@property_of("merge_parallel_branches")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
 def test_any_kinds_of_branch(seed: int, dtype: Any) -> None:

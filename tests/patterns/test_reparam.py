@@ -11,6 +11,7 @@ import pytest
 from surgeon_passes.patterns.batch_norm import fold_batch_norm_into_conv
 from surgeon_passes.patterns.reparam import merge_parallel_branches
 
+from .covering import declines
 from .harness import Builder, apply, assert_equal, constants, operators
 
 SIZES = ({"N": 2, "H": 7, "W": 9, "D": 6}, {"N": 1, "H": 12, "W": 8, "D": 5}, {"N": 3, "H": 6, "W": 6, "D": 9})
@@ -182,6 +183,7 @@ def test_same_pads_of_an_unknown_size() -> None:
     assert attrs_of(found)["auto_pad"] == b"SAME_UPPER"
 
 
+@declines("merge_parallel_branches")
 def test_same_pads_of_an_unknown_size_and_unlike_kernels_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H"])
@@ -198,6 +200,7 @@ def test_valid_is_no_pads() -> None:
 # --- what stays ----------------------------------------------------------------------------------------------------------
 
 
+@declines("merge_parallel_branches")
 def test_strides_that_differ_stay() -> None:
     b = Builder()
     x = b.input("x", [1, 2, 4, 4])
@@ -205,6 +208,7 @@ def test_strides_that_differ_stay() -> None:
     assert_stays(model, "strides [1, 1] and [2, 2]")
 
 
+@declines("merge_parallel_branches")
 def test_sizes_that_happen_to_agree_stay() -> None:
     """At H = 1 both give one element; at other sizes they would not broadcast."""
     b = Builder()
@@ -213,6 +217,7 @@ def test_sizes_that_happen_to_agree_stay() -> None:
     assert_stays(model, "output sizes differ")
 
 
+@declines("merge_parallel_branches")
 def test_crossed_kernels_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H", "W"])
@@ -227,6 +232,7 @@ def test_crossed_kernels_take_what_fits() -> None:
     merge(b.model(total(b, *crossed, b.conv(x, 2, 2, [1, 1]), x)), Conv=2, Add=1)
 
 
+@declines("merge_parallel_branches")
 def test_a_depthwise_branch_beside_a_full_one_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 8, "H"])
@@ -276,6 +282,7 @@ def test_a_sum_that_is_read_inside_is_no_part() -> None:
     merge(b.model(total(b, inner, branches[2]), b.node("Relu", inner)), Conv=2, Add=1, Relu=1)
 
 
+@declines("merge_parallel_branches")
 @pytest.mark.parametrize("other", ["conv", "bare"])
 @pytest.mark.parametrize("place", ["w", "b"])
 def test_a_branch_that_is_not_constant_stays(place: str, other: str) -> None:
@@ -296,6 +303,7 @@ def test_a_training_branch_is_added_again() -> None:
     merge(b.model(both), Conv=1, BatchNormalization=1, Add=1)
 
 
+@declines("merge_parallel_branches")
 def test_a_training_branch_beside_one_conv_stays() -> None:
     b = Builder()
     x = b.input("x", [2, 2, 6])
@@ -305,6 +313,7 @@ def test_a_training_branch_beside_one_conv_stays() -> None:
     assert_stays(model, f"only one can be merged; {bn}: the BatchNormalization is in training mode")
 
 
+@declines("merge_parallel_branches")
 def test_a_branch_without_variance_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H"])
@@ -312,12 +321,14 @@ def test_a_branch_without_variance_stays() -> None:
     assert_stays(b.model(total(b, b.conv(x, 2, 2, [1]), bn)), "variance + epsilon is -0.5 in channel 1")
 
 
+@declines("merge_parallel_branches")
 def test_batch_norms_alone_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H"])
     assert_stays(b.model(total(b, b.batch_norm(x, 2), b.batch_norm(x, 2))), "no branch is a Conv")
 
 
+@declines("merge_parallel_branches")
 def test_an_identity_over_other_channels_stays() -> None:
     b = Builder()
     x = b.input("x", [1, 2, 6])

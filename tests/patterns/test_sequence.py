@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from surgeon_passes.patterns.sequence import compose_convolutions, compose_gemms, compose_matmuls
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, reference, run
 
 RULES = [compose_convolutions, compose_gemms, compose_matmuls]
@@ -62,6 +63,7 @@ def test_padding_after_a_convolution_without_bias() -> None:
     composed(b.model(b.conv(b.conv(x, 2, 16, [1, 1]), 16, 2, [3, 3], pads=[1] * 4, bias=True)), Conv=1)
 
 
+@declines("compose_convolutions")
 def test_padding_after_a_bias_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H", "W"])
@@ -69,6 +71,7 @@ def test_padding_after_a_bias_stays() -> None:
     assert_stays(model, "its padding puts zeros where the convolution before it would give its bias")
 
 
+@declines("compose_convolutions")
 def test_a_dearer_one_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 64, "H", "W"])
@@ -76,6 +79,7 @@ def test_a_dearer_one_stays() -> None:
     assert_stays(model, "as one they would hold 8x the weights (512 to 4096)")
 
 
+@declines("compose_convolutions")
 def test_separable_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 8, "H", "W"])
@@ -83,6 +87,7 @@ def test_separable_stays() -> None:
     assert_stays(model, "as one they would hold 4.24x the weights (136 to 576)")
 
 
+@declines("compose_convolutions")
 def test_more_arithmetic_at_equal_weights_stays() -> None:
     """The wide border of the second costs it one weight an element; the one would do the first's arithmetic there, too."""
     b = Builder()
@@ -91,6 +96,7 @@ def test_more_arithmetic_at_equal_weights_stays() -> None:
     assert_stays(model, "the multiply-accumulates")
 
 
+@declines("compose_convolutions")
 def test_one_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H"])
@@ -99,6 +105,7 @@ def test_one_that_is_read_elsewhere_stays() -> None:
     assert_stays(model, "is also used by Relu")
 
 
+@declines("compose_convolutions")
 def test_a_shared_weight_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, "H"])
@@ -107,6 +114,7 @@ def test_a_shared_weight_stays() -> None:
     assert_stays(b.model(a), "has other users")
 
 
+@declines("compose_convolutions")
 def test_automatic_pads_of_an_unknown_size_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", 2, "H"])
@@ -136,6 +144,7 @@ def test_gemms_at_old_opsets(opset: int) -> None:
     composed(b.model(b.node("Gemm", c, b.random(8, 2), b.random(2))), Gemm=1)
 
 
+@declines("compose_gemms")
 def test_a_gemm_that_transposes_stays() -> None:
     b = Builder()
     x = b.input("x", [4, 3])
@@ -143,6 +152,7 @@ def test_a_gemm_that_transposes_stays() -> None:
     assert_stays(b.model(b.node("Gemm", c, b.random(4, 2), transA=1)), "transposes what the first gives")
 
 
+@declines("compose_gemms")
 def test_a_bottleneck_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 8])
@@ -150,6 +160,7 @@ def test_a_bottleneck_stays() -> None:
     assert_stays(model, "as one they would hold 2x the weights (32 to 64)")
 
 
+@declines("compose_gemms")
 def test_a_bias_that_differs_by_row_stays() -> None:
     b = Builder()
     x = b.input("x", [2, 3])
@@ -168,12 +179,14 @@ def test_matmuls(rank: int, bias: bool) -> None:
     composed(b.model(b.node("MatMul", c, b.random(8, 2))), **({"MatMul": 1, "Add": 1} if bias else {"MatMul": 1}))
 
 
+@declines("compose_matmuls")
 def test_a_batch_of_matrices_stays() -> None:
     b = Builder()
     x = b.input("x", [2, 4, 3])
     assert_stays(b.model(b.node("MatMul", b.node("MatMul", x, b.random(2, 3, 8)), b.random(8, 2))), "is no matrix")
 
 
+@property_of("compose_convolutions")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
 def test_any_two_convolutions(seed: int, dtype: Any) -> None:

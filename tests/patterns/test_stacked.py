@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from surgeon_passes.patterns.stacked import stack_convolutions, stack_gemms, stack_matmuls
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants, operators, reference, run
 
 RULES = [stack_convolutions, stack_gemms, stack_matmuls]
@@ -64,6 +65,7 @@ def test_pads_that_are_written_otherwise() -> None:
     stacked(b.model(b.node("Concat", *parts, axis=1)), Conv=1)
 
 
+@declines("stack_convolutions")
 @pytest.mark.parametrize(
     ("kernels", "first", "second"),
     [
@@ -80,6 +82,7 @@ def test_other_geometry_stays(kernels: Any, first: dict[str, Any], second: dict[
     assert_stays(b.model(b.node("Concat", *parts, axis=1)), "kernels, strides, pads or dilations differ")
 
 
+@declines("stack_convolutions")
 def test_groups_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, "H"])
@@ -94,6 +97,7 @@ def test_another_axis_stays() -> None:
     assert apply(RULES, model).ops == operators(model)
 
 
+@declines("stack_convolutions")
 def test_another_tensor_stays() -> None:
     b = Builder()
     x, z = b.input("x", ["N", 3, "H"]), b.input("z", ["N", 3, "H"])
@@ -101,6 +105,7 @@ def test_another_tensor_stays() -> None:
     assert_stays(model, "'x' stands for two different tensors")
 
 
+@declines("stack_convolutions")
 def test_one_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 3, "H"])
@@ -109,6 +114,7 @@ def test_one_that_is_read_elsewhere_stays() -> None:
     assert_stays(model, "is also used by Relu")
 
 
+@declines("stack_convolutions")
 def test_a_weight_that_is_not_constant_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 3, "H"])
@@ -136,6 +142,7 @@ def test_gemms_of_the_transposed() -> None:
     stacked(b.model(b.node("Concat", *parts, axis=-1)), Gemm=1)
 
 
+@declines("stack_gemms")
 def test_gemms_of_which_one_transposes_stay() -> None:
     b = Builder()
     x = b.input("x", [3, 3])
@@ -163,6 +170,7 @@ def test_linear_layers(rank: int, biases: tuple[int, ...]) -> None:
     stacked(b.model(b.node("Concat", *parts, axis=-1)), MatMul=1, Add=1)
 
 
+@declines("stack_matmuls")
 def test_a_bias_along_another_axis_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, 3])
@@ -170,6 +178,7 @@ def test_a_bias_along_another_axis_stays() -> None:
     assert_stays(b.model(b.node("Concat", *parts, axis=2)), "is not one number a channel")
 
 
+@declines("stack_matmuls")
 def test_batches_of_matrices_stay() -> None:
     b = Builder()
     x = b.input("x", [2, 4, 3])
@@ -177,6 +186,7 @@ def test_batches_of_matrices_stay() -> None:
     assert_stays(b.model(b.node("Concat", *parts, axis=2)), "a weight is no matrix")
 
 
+@property_of("stack_convolutions")
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
 def test_any_convolutions(seed: int, dtype: Any) -> None:
