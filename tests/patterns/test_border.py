@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from surgeon_passes.patterns.border import pad_conv_instead_of_border
 
 from .covering import declines, property_of
-from .harness import Builder, apply, assert_equal, operators
+from .harness import Builder, apply, assert_equal, operators, reference, run
 from .test_reparam import attrs_of
 
 SIZES = (5, 6, 4)
@@ -233,7 +233,7 @@ def test_a_convolution_that_is_read_elsewhere_stays() -> None:
 
 @property_of("pad_conv_instead_of_border")
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
 def test_any_border(seed: int, dtype: Any) -> None:
     rng = np.random.default_rng(seed)
     rank = int(rng.integers(1, 4))
@@ -248,4 +248,8 @@ def test_any_border(seed: int, dtype: Any) -> None:
             for places in (low, high):
                 if len(places):
                     border.write(axis, places)
-    padded(border.model())
+    model = border.model()
+    result = apply(pad_conv_instead_of_border, model)
+    assert result.ops == {"Conv": 1}, result.reasons
+    wide = dtype is np.float64
+    assert_equal(model, result.model, [{}], 1e-13 if wide else None, runner=reference if wide else run)

@@ -130,8 +130,9 @@ def test_a_bias_that_differs_by_row_stays() -> None:
 
 @property_of("merge_parallel_linears")
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
-def test_any_layers(seed: int, dtype: Any) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]), st.booleans())
+def test_any_layers(seed: int, dtype: Any, flat: bool) -> None:
+    """Flat ones are layers only, none in a row: together they always cost less."""
     rng = np.random.default_rng(seed)
     b = Builder(dtype, seed=seed)
     two = bool(rng.integers(2))
@@ -149,7 +150,8 @@ def test_any_layers(seed: int, dtype: Any) -> None:
     branches = []
     for _ in range(int(rng.integers(2, 5))):
         middle = int(rng.integers(1, 5))
-        branches.append(layer(layer(x, k, middle), middle, n) if rng.integers(2) else layer(x, k, n))
+        branches.append(layer(x, k, n) if flat or rng.integers(2) else layer(layer(x, k, middle), middle, n))
     model = b.model(total(b, *branches, *([x] if k == n else [])))
     result = apply(merge_parallel_linears, model)
+    assert not flat or (result.applied and result.ops["MatMul"] + result.ops["Gemm"] == 1), result.reasons
     assert_equal_to_rounding(model, result.model, SIZES)

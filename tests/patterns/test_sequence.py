@@ -186,6 +186,23 @@ def test_a_batch_of_matrices_stays() -> None:
     assert_stays(b.model(b.node("MatMul", b.node("MatMul", x, b.random(2, 3, 8)), b.random(8, 2))), "is no matrix")
 
 
+def _must_compose(model: onnx.ModelProto) -> bool:
+    """The second does not pad, and even the one over every place between the outermost taps would hold no more weights."""
+    (w, first), (v, second) = [
+        (constants(model)[n.input[1]], {a.name: onnx.helper.get_attribute_value(a) for a in n.attribute})
+        for n in model.graph.node
+    ]
+    if any(second["pads"]):
+        return False
+    reach = [
+        (a - 1) * d + s * (c - 1) * e + 1
+        for a, d, s, c, e in zip(
+            w.shape[2:], first["dilations"], first["strides"], v.shape[2:], second["dilations"], strict=True
+        )
+    ]
+    return len(v) * 4 * int(np.prod(reach)) <= w.size + v.size
+
+
 @property_of("compose_convolutions")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
@@ -205,5 +222,69 @@ def test_any_two_convolutions(seed: int, dtype: Any) -> None:
     inner = conv(x, 4, middle, rng.integers(0, 2, 2 * rank).tolist())
     model = b.model(conv(inner, middle, out, (rng.integers(0, 2, 2 * rank) * rng.integers(0, 2)).tolist()))
     result = apply(compose_convolutions, model)
+    assert result.applied or not _must_compose(model), result.reasons
     runner = reference if dtype is np.float64 else run
     assert_equal_to_rounding(model, result.model, SIZES[:1], runner)
+
+
+WIDTHS = st.integers(1, 6)
+DTYPES = st.sampled_from([np.float32, np.float16, np.float64])
+BIASES = st.sampled_from([None, (), (1,), (1, 1), "vector", "row"])
+
+
+def biased(b: Builder, kind: Any, features: int) -> list[str]:
+    """One constant of the kind, or none."""
+    shape = {"vector": (features,), "row": (1, features)}.get(kind, kind)
+    return [] if shape is None else [b.random(*shape)]
+
+
+@property_of("compose_gemms")
+@settings(max_examples=30, deadline=None)
+@given(
+    st.tuples(WIDTHS, WIDTHS, WIDTHS), st.tuples(BIASES, BIASES), st.tuples(*[st.integers(0, 1)] * 3), DTYPES,
+    st.sampled_from([9, 11, 17]), st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([0.0, 0.5, 1.0]),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_any_two_gemms(
+    widths: tuple[int, int, int], biases: tuple[Any, Any], turned: tuple[int, int, int], dtype: Any, opset: int,
+    alpha: float, beta: float, seed: int,
+) -> None:  # fmt: skip
+    b = Builder(dtype, opset, seed)
+    k, m, n = widths
+    kinds = [kind or "vector" for kind in biases] if opset < 11 else biases
+    x = b.input("x", [k, "N"] if turned[0] else ["N", k])
+    w, v = b.random(*((m, k) if turned[1] else (k, m))), b.random(*((n, m) if turned[2] else (m, n)))
+    c = b.node("Gemm", x, w, *biased(b, kinds[0], m), transA=turned[0], transB=turned[1], alpha=alpha, beta=beta)
+    model = b.model(b.node("Gemm", c, v, *biased(b, kinds[1], n), transB=turned[2], alpha=alpha, beta=2.0))
+    result = apply(compose_gemms, model)
+    assert result.ops == {"Gemm": 1 if k * n <= m * (k + n) else 2}, result.reasons
+    assert_equal_to_rounding(model, result.model, SIZES)
+
+
+@property_of("compose_matmuls")
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 4), st.tuples(WIDTHS, WIDTHS, WIDTHS), BIASES, st.booleans(), DTYPES, st.integers(0, 99))
+def test_any_two_matmuls(
+    rank: int, widths: tuple[int, int, int], bias: Any, first: bool, dtype: Any, seed: int
+) -> None:
+    b = Builder(dtype, seed=seed)
+    k, m, n = widths
+    c = b.node("MatMul", b.input("x", ["N", *DIMS[: rank - 2], k]), b.random(k, m))
+    held = biased(b, bias, m)
+    if held:
+        c = b.node("Add", *([*held, c] if first else [c, *held]))
+    model = b.model(b.node("MatMul", c, b.random(m, n)))
+    result = apply(compose_matmuls, model)
+    products = {"MatMul": 1 if k * n <= m * (k + n) else 2}
+    assert result.ops == (products | {"Add": 1} if held else products), result.reasons
+    assert_equal_to_rounding(model, result.model, SIZES)
+
+
+@declines("compose_matmuls")
+@pytest.mark.parametrize(
+    ("shape", "reason"), [((1, 1, 4), "may raise the rank"), ((3, 1), "is not one number a channel")]
+)
+def test_matmuls_with_another_sum_between_stay(shape: tuple[int, ...], reason: str) -> None:
+    b = Builder()
+    c = b.node("Add", b.node("MatMul", b.input("x", [3, 2]), b.random(2, 4)), b.random(*shape))
+    assert_stays(b.model(b.node("MatMul", c, b.random(4, 2)), rank=max(2, len(shape))), reason)

@@ -151,8 +151,8 @@ def _deconvolve(x: np.ndarray, w: np.ndarray, b: Any = 0.0, **attrs: Any) -> np.
 
 @property_of("merge_transposed_branches")
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
-def test_any_branches(seed: int, dtype: Any) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]), st.booleans())
+def test_any_branches(seed: int, dtype: Any, alike: bool) -> None:
     rng = np.random.default_rng(seed)
     b = Builder(dtype, seed=seed)
     rank = int(rng.integers(1, 3))
@@ -173,6 +173,8 @@ def test_any_branches(seed: int, dtype: Any) -> None:
             extra.append(more)
         form = {"strides": strides, "dilations": dilations.tolist(), "pads": begins + ends, "output_padding": extra}
         branches.append((kernel.tolist(), form))
+    if alike:
+        branches = branches[:1] * len(branches)
     reaches = {
         tuple(
             d * (k - 1) + 1 + o - p - q
@@ -187,4 +189,5 @@ def test_any_branches(seed: int, dtype: Any) -> None:
     made = [deconv(b, x, kernel, bool(rng.integers(2)), group, **form) for kernel, form in branches]
     model = b.model(total(b, *made))
     result = apply(merge_transposed_branches, model)
+    assert not alike or result.ops == {"ConvTranspose": 1}, result.reasons
     assert_equal_to_rounding(model, result.model, SIZES[:1], by_definition if dtype is np.float64 else run)
