@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon_passes import Decline, Match, Replacement, rule
+from surgeon_passes import Decline, Match, Operand, Replacement, rule
+
+from ._dims import same_shape
 
 SETS = ("npu",)
 WIDE = (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -43,6 +45,7 @@ def decompose_attention(m: Match) -> Replacement:
 
     Declines when
         there is a cache of keys and values, a causal or boolean mask, a softcap, or another use of the scores;
+        the mask may be shorter than the keys, which pads it, or a row of it is certainly all -infinity;
         query and key do not have equally many heads, or the size of a head is unknown;
         q is of half precision, where the scores may overflow.
 
@@ -65,9 +68,11 @@ def decompose_attention(m: Match) -> Replacement:
     rank = m.q.rank
     if rank not in (3, 4) or m.k.rank != rank or m.v.rank != rank:
         raise Decline("the ranks of q, k and v are unknown, or not 3 or 4 in all")
+    if m.mask is not None:
+        _require_whole(m.mask, m.k)
     heads, size = _heads(m, rank)
     given = m.y.attr("scale")
-    scale = float(given) if given else 1 / np.sqrt(size)
+    scale = 1 / np.sqrt(size) if given is None else float(given)
     outcome = ("three" if rank == 3 else "four") + ("" if m.mask is None else "_masked")
     shape = [0, 0, heads, -1]
     return Replacement(outcome, Scale=scale, Q=shape, K=shape, Joined=[0, 0, -1])
@@ -88,6 +93,15 @@ def _require_plain(m: Match) -> None:
         raise Decline(f"'{m.mask.name}' is not of the type of '{m.q.name}'")
     if m.mask is not None and m.mask.rank is None:
         raise Decline(f"the rank of '{m.mask.name}' is unknown")
+
+
+def _require_whole(mask: Operand, keys: Operand) -> None:
+    """A short mask is padded with -infinity, where Add would broadcast it; a row that is all masked is 0, not NaN."""
+    if not same_shape(mask.shape[-1:], keys.shape[-2:-1]):
+        raise Decline(f"'{mask.name}' may be shorter than the keys, and be padded")
+    known = mask.value
+    if isinstance(known, np.ndarray) and not np.isfinite(known.max(axis=-1, initial=-np.inf)).all():
+        raise Decline(f"a row of '{mask.name}' is all -infinity, or holds what is not finite")
 
 
 def _heads(m: Match, rank: int) -> tuple[int, int]:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
 from ._arrays import floats, require_float, scalar
 from ._dims import same_shape
 
 SETS = ("ort",)
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 # --- activations ---------------------------------------------------------------------------------------------------------
@@ -157,8 +160,11 @@ def _form(product: Operand, alpha: float = 1.0, flip_a: bool = False, flip_b: bo
         held.update({k: v for k, v in product.node.attrs.items() if k in held})
         if any(product.node.attrs.get(name) for name in ("transBatchA", "transBatchB")):
             raise Decline(f"'{product.name}' transposes batches")
+    scaled = float(held["alpha"]) * alpha
+    if not SMALLEST <= abs(scaled) <= LARGEST:
+        raise Decline(f"the factor {scaled:.3g} is out of the range of alpha, a float32")
     return {
-        "alpha": float(held["alpha"]) * alpha,
+        "alpha": scaled,
         "transA": int(held["transA"]) ^ flip_a,
         "transB": int(held["transB"]) ^ flip_b,
     }
@@ -189,7 +195,8 @@ def fuse_scale_into_matmul(m: Match) -> Replacement:
 
     Declines when
         the type is not float32, or an operand is a vector;
-        the factor is not one finite number, or is zero in a division;
+        the factor is not one finite number, is zero, or is out of the range of a float32 where it is inverted or joined
+        with another;
         the product is used elsewhere.
 
     Example
@@ -322,7 +329,8 @@ def fuse_skip_layer_normalization(m: Match) -> Replacement:
     Declines when
         the type is not float32, or the rank is neither 2 nor 3;
         the summands are not known to have the same shape;
-        more axes than the last are normalised.
+        more axes than the last are normalised;
+        the scale or the bias is no vector of its size.
 
     Example
         before:
@@ -337,7 +345,7 @@ def fuse_skip_layer_normalization(m: Match) -> Replacement:
                 y, a, b, s = com.microsoft.SkipLayerNormalization<epsilon = 0.001>(x, z, scale)
             }
     """
-    _require_skip(m)
+    _require_skip(m, m.scale, m.bias)
     return Replacement("kept" if m.s.is_shared else "alone", epsilon=float(m.y.attr("epsilon")))
 
 
@@ -364,7 +372,8 @@ def fuse_skip_rms_normalization(m: Match) -> Replacement:
     Declines when
         the type is not float32, or the rank is neither 2 nor 3;
         the summands are not known to have the same shape;
-        more axes than the last are normalised.
+        more axes than the last are normalised;
+        the scale is no vector of its size.
 
     Example
         before:
@@ -379,16 +388,25 @@ def fuse_skip_rms_normalization(m: Match) -> Replacement:
                 y = com.microsoft.SkipSimplifiedLayerNormalization<epsilon = 0.001>(x, z, scale)
             }
     """
-    _require_skip(m)
+    _require_skip(m, m.scale)
     return Replacement("kept" if m.s.is_shared else "alone", epsilon=float(m.y.attr("epsilon")))
 
 
-def _require_skip(m: Match) -> None:
+def _require_skip(m: Match, *vectors: Operand | None) -> None:
+    """The kernels broadcast nothing, as the normalizations would their scale and bias."""
     require_float(m.x, m.z, m.scale)
     rank = m.x.rank
     if rank not in (2, 3) or m.axis("y") != rank - 1:
         raise Decline("the rank is neither 2 nor 3, or more axes than the last are normalised")
     if not same_shape(m.x.shape, m.z.shape):
         raise Decline(f"'{m.x.name}' and '{m.z.name}' are not known to have the same shape")
-    if m.scale.rank != 1:
-        raise Decline(f"'{m.scale.name}' is no vector")
+    for vector in vectors:
+        if vector is not None and not _along_the_last_axis(vector, m.x):
+            raise Decline(f"'{vector.name}' is no vector of the size of the last axis of '{m.x.name}'")
+
+
+def _along_the_last_axis(vector: Operand, x: Operand) -> bool:
+    if vector.rank != 1:
+        return False
+    size = vector.shape[0]
+    return (isinstance(size, int) and size != 1) or same_shape(vector.shape, x.shape[-1:])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from surgeon_passes.patterns.batch_norm import fold_batch_norm_into_conv
 from surgeon_passes.patterns.reparam import merge_branch_difference, merge_parallel_branches
 
+from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, reference, run
 from .test_reparam import DIMS, SIZES, attrs_of, total
 
@@ -282,6 +283,7 @@ def test_differences(other: str, turned: bool) -> None:
     merged(b.model(b.node("Sub", *(operands[::-1] if turned else operands))), Conv=1)
 
 
+@declines("merge_branch_difference")
 @pytest.mark.parametrize(
     ("kernel", "attrs", "reason"),
     [
@@ -298,15 +300,49 @@ def test_differences_that_stay(kernel: list[int], attrs: dict[str, Any], reason:
     assert_stays(b.model(b.node("Sub", first, second)), reason)
 
 
+@declines("merge_branch_difference")
 def test_a_difference_of_other_channels_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, "H"])
     assert_stays(b.model(b.node("Sub", b.conv(x, 4, 4, [1]), b.conv(x, 4, 1, [1]))), "channels 1 and 4")
 
 
+@property_of("merge_branch_difference")
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["bare", "bn", "conv", "pool", "pool bn", "Mul", "Div"]),
+    st.booleans(), st.integers(1, 2), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.integers(1, 2),
+    st.booleans(), st.sampled_from([np.float32, np.float16, np.float64]), st.integers(0, 99),
+)  # fmt: skip
+def test_any_difference(
+    other: str, turned: bool, rank: int, group: int, finer: int, stride: int, whole: bool, dtype: Any, seed: int
+) -> None:
+    """What is taken away lies within the Conv's taps and its groups: as one they cost no more, unless it mixes more."""
+    b = Builder(dtype, seed=seed)
+    x = b.input("x", ["N", 4, *DIMS[:rank]])
+    ones, three, pads = [1] * rank, [3] * rank, [1] * 2 * rank
+    strides = [stride] * rank if other in ("conv", "pool", "pool bn") else ones
+    first = b.conv(x, 4, 4, three, bias=whole, pads=pads, strides=strides, group=group)
+    counted = {"pads": pads, "strides": strides, "count_include_pad": 1}
+    second = {
+        "bare": lambda: x,
+        "bn": lambda: b.batch_norm(x, 4),
+        "conv": lambda: b.conv(x, 4, 4, ones, bias=not whole, strides=strides, group=finer),
+        "pool": lambda: pool(b, x, three, **counted),
+        "pool bn": lambda: b.batch_norm(pool(b, x, three, **counted), 4),
+        "Mul": lambda: b.node("Mul", x, b.random(*([] if whole else [4, *ones]))),
+        "Div": lambda: b.node("Div", x, b.random(*([] if whole else [4, *ones]), low=0.5)),
+    }[other]()
+    model = b.model(b.node("Sub", *((second, first) if turned else (first, second))))
+    result = apply(merge_branch_difference, model)
+    assert result.ops == {"Conv": 1} or (other == "conv" and finer < group), result.reasons
+    assert_equal_to_rounding(model, result.model, SIZES[:1], reference if dtype is np.float64 else run)
+
+
 # --- anything ------------------------------------------------------------------------------------------------------------
 
 
+@property_of("merge_parallel_branches")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
 def test_any_kinds_of_branch(seed: int, dtype: Any) -> None:

@@ -60,6 +60,10 @@ def test_decompose_attention_of_open_sizes() -> None:
         ({}, {"is_causal": 1}, "it is causal, or caps its scores"),
         ({}, {"softcap": 5.0}, "it is causal, or caps its scores"),
         ({"mask": np.ones((3, 5), np.bool_)}, {}, "'mask' is not of the type of 'q'"),
+        ({"mask": np.ones((3, 1), np.float32)}, {}, "may be shorter than the keys, and be padded"),
+        ({"mask": np.ones((3, 4), np.float32)}, {}, "may be shorter than the keys, and be padded"),
+        ({"kmask": np.full((3, 5), -np.inf, np.float32)}, {}, "a row of 'kmask' is all -infinity"),
+        ({}, {"softmax_precision": 11}, "its Softmax is of another precision"),
         ({"x": np.ones((2, 1, 5, 4), np.float32), "v": np.ones((2, 1, 5, 4), np.float32)}, {}, "equally many heads"),
     ],
 )
@@ -71,8 +75,24 @@ def test_decompose_attention_declines(change: dict[str, Any], attrs: dict[str, A
 def test_decompose_attention_declines_types_and_sizes() -> None:
     rule = family.decompose_attention
     assert_declines(rule, "of half precision", "Attention", qkv(2, 2, 3, 5, 4, np.float16), 23)
+    ranks = {**qkv(1, 1, 3, 5, 4), "q": np.ones((1, 3, 4), np.float32)}
+    assert_declines(rule, "not 3 or 4 in all", "Attention", ranks, 23, q_num_heads=1, kv_num_heads=1)
+    masked = {**qkv(2, 2, 3, 5, 4), "mask": np.ones((3, 5), np.float32)}
+    says = "may be shorter than the keys"
+    assert_declines(rule, says, "Attention", masked, 23, {"mask": [3, "M"]})
+    past = {
+        "none": np.ones(0),
+        "past_k": np.ones((2, 2, 1, 4), np.float32),
+        "past_v": np.ones((2, 2, 1, 4), np.float32),
+    }
+    assert_declines(rule, "it keeps keys and values", "Attention", {**qkv(2, 2, 3, 5, 4), **past}, 23)
     dims = {"q": ["B", 2, "T", "D"]}
     assert_declines(rule, "the size of a head is unknown", "Attention", qkv(2, 2, 3, 5, 4), 23, dims)
+
+
+def test_decompose_attention_at_the_scale_that_is_given() -> None:
+    """A scale of 0 is one, too: every key counts the same."""
+    assert_decomposes(family.decompose_attention, "Attention", qkv(2, 2, 3, 5, 4), 23, scale=0.0)
 
 
 def rotary(batch: int, heads: int, t: int, size: int, dtype: Any = np.float32) -> dict[str, Any]:
@@ -107,6 +127,12 @@ def test_decompose_rotary_embedding_declines(attrs: dict[str, int]) -> None:
     assert_declines(
         family.decompose_rotary_embedding, "interleaved, or only a part", "RotaryEmbedding", feeds, 23, **attrs
     )
+
+
+def test_decompose_rotary_embedding_leaves_positions() -> None:
+    feeds = {**rotary(2, 3, 4, 4), "ids": np.zeros((2, 4), np.int64)}
+    feeds |= {name: feeds[name][0] for name in ("cos", "sin")}
+    assert_declines(family.decompose_rotary_embedding, "", "RotaryEmbedding", feeds, 23)
 
 
 def test_decompose_rotary_embedding_declines_an_unknown_size() -> None:

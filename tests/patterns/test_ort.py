@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from surgeon_passes import Rule
 from surgeon_passes.patterns import ort, ort_gelu
 
 from .covering import declines, property_of
-from .harness import Builder, apply, assert_equal
+from .harness import Builder, apply, assert_equal, graph_model
 
 DOMAIN = "com.microsoft"
 ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
@@ -171,9 +172,34 @@ def test_fuse_scale_into_matmul_declines() -> None:
     b = Builder()
     p = b.node("MatMul", b.input("a", ["N", 3]), b.random(3, 4))
     assert_declined(rule, b.model(b.node("Div", p, b.constant(0.0))), "is zero")
+    for op, number in (("Div", 1e-39), ("Mul", 0.0), ("Div", 3e38)):
+        b = Builder()
+        p = b.node("MatMul", b.input("a", ["N", 3]), b.random(3, 4))
+        assert_declined(rule, b.model(b.node(op, p, b.constant(number))), "is out of the range of alpha")
     b = Builder()
     p = b.node("MatMul", b.input("a", [3]), b.random(3, 4))
     assert_declined(rule, b.model(b.node("Mul", p, b.constant(2.0))), "an operand is a vector")
+
+
+@pytest.mark.parametrize("number", [1e25, 1e-25])
+def test_factors_whose_product_is_no_float32_are_not_joined(number: float) -> None:
+    b = Builder()
+    p = b.node("MatMul", b.input("a", ["N", 3]), b.constant(np.full((3, 4), 1 / number)))
+    model = b.model(b.node("Mul", b.node("Mul", p, b.constant(number)), b.constant(number)))
+    assert_made(ort.fuse_scale_into_matmul, model, FusedMatMul=1)
+
+
+@declines("fuse_scale_into_matmul")
+def test_transposed_batches_stay() -> None:
+    model = graph_model(
+        """g (float[3,2,4] a, float[2,4,5] b) => (float[2,3,5] y) <float[2,3,5] p> {
+            s = Constant<value = float {2.0}>()
+            p = com.microsoft.FusedMatMul<transBatchA = 1>(a, b)
+            y = Mul(p, s)
+        }""",
+        **{"com.microsoft": 1},
+    )
+    assert_declined(ort.fuse_scale_into_matmul, model, "transposes batches")
 
 
 @declines("fuse_transposed_left_into_matmul", "fuse_transposed_right_into_matmul")
@@ -223,6 +249,19 @@ def test_fuse_skip_normalization_declines() -> None:
             s = b.node("Add", b.input("x", shape), b.input("z", other))
             scale = b.random(3, 8) if attrs else b.random(8)
             assert_declined(rule, b.model(b.node(op, s, scale, **attrs)), says)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [("LayerNormalization", [(1,)]), ("LayerNormalization", [(8,), (1,)]), ("LayerNormalization", [(8,), (1, 8)]),
+     ("RMSNormalization", [(1,)]), ("RMSNormalization", [(1, 8)])],
+)  # fmt: skip
+def test_a_scale_or_bias_that_is_broadcast_stays(op: str, shapes: list[tuple[int, ...]]) -> None:
+    b = Builder(opset=23)
+    s = b.node("Add", b.input("x", ["N", 3, 8]), b.input("z", ["N", 3, 8]))
+    model = b.model(b.node(op, s, *(b.random(*shape) for shape in shapes)))
+    rule = ort.fuse_skip_rms_normalization if op[0] == "R" else ort.fuse_skip_layer_normalization
+    assert_declined(rule, model, "is no vector of the size of the last axis")
 
 
 # --- Gelu ----------------------------------------------------------------------------------------------------------------

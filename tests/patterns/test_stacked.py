@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from surgeon_passes.patterns.stacked import stack_convolutions, stack_gemms, stack_matmuls
 
-from .harness import Builder, apply, assert_equal, constants, operators, reference, run
+from .covering import declines, property_of
+from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, reference, run
+from .test_sequence import BIASES, DTYPES, WIDTHS, biased
 
 RULES = [stack_convolutions, stack_gemms, stack_matmuls]
 SIZES = ({"N": 2, "H": 9, "W": 11, "D": 8}, {"N": 1, "H": 12, "W": 8, "D": 9})
@@ -64,6 +66,7 @@ def test_pads_that_are_written_otherwise() -> None:
     stacked(b.model(b.node("Concat", *parts, axis=1)), Conv=1)
 
 
+@declines("stack_convolutions")
 @pytest.mark.parametrize(
     ("kernels", "first", "second"),
     [
@@ -80,6 +83,7 @@ def test_other_geometry_stays(kernels: Any, first: dict[str, Any], second: dict[
     assert_stays(b.model(b.node("Concat", *parts, axis=1)), "kernels, strides, pads or dilations differ")
 
 
+@declines("stack_convolutions")
 def test_groups_stay() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, "H"])
@@ -94,6 +98,7 @@ def test_another_axis_stays() -> None:
     assert apply(RULES, model).ops == operators(model)
 
 
+@declines("stack_convolutions")
 def test_another_tensor_stays() -> None:
     b = Builder()
     x, z = b.input("x", ["N", 3, "H"]), b.input("z", ["N", 3, "H"])
@@ -101,6 +106,7 @@ def test_another_tensor_stays() -> None:
     assert_stays(model, "'x' stands for two different tensors")
 
 
+@declines("stack_convolutions")
 def test_one_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 3, "H"])
@@ -109,6 +115,7 @@ def test_one_that_is_read_elsewhere_stays() -> None:
     assert_stays(model, "is also used by Relu")
 
 
+@declines("stack_convolutions")
 def test_a_weight_that_is_not_constant_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 3, "H"])
@@ -136,6 +143,7 @@ def test_gemms_of_the_transposed() -> None:
     stacked(b.model(b.node("Concat", *parts, axis=-1)), Gemm=1)
 
 
+@declines("stack_gemms")
 def test_gemms_of_which_one_transposes_stay() -> None:
     b = Builder()
     x = b.input("x", [3, 3])
@@ -163,6 +171,7 @@ def test_linear_layers(rank: int, biases: tuple[int, ...]) -> None:
     stacked(b.model(b.node("Concat", *parts, axis=-1)), MatMul=1, Add=1)
 
 
+@declines("stack_matmuls")
 def test_a_bias_along_another_axis_stays() -> None:
     b = Builder()
     x = b.input("x", ["N", 4, 3])
@@ -170,6 +179,7 @@ def test_a_bias_along_another_axis_stays() -> None:
     assert_stays(b.model(b.node("Concat", *parts, axis=2)), "is not one number a channel")
 
 
+@declines("stack_matmuls")
 def test_batches_of_matrices_stay() -> None:
     b = Builder()
     x = b.input("x", [2, 4, 3])
@@ -177,6 +187,7 @@ def test_batches_of_matrices_stay() -> None:
     assert_stays(b.model(b.node("Concat", *parts, axis=2)), "a weight is no matrix")
 
 
+@property_of("stack_convolutions")
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float16, np.float64]))
 def test_any_convolutions(seed: int, dtype: Any) -> None:
@@ -196,3 +207,73 @@ def test_any_convolutions(seed: int, dtype: Any) -> None:
     assert result.ops == ({"Conv": 1} if form["group"] == 1 else operators(model))
     tolerance = {np.float32: 3e-6, np.float16: 2e-3, np.float64: 1e-12}[dtype]
     assert_equal(model, result.model, SIZES[:1], tolerance, runner=reference if dtype is np.float64 else run)
+
+
+@property_of("stack_gemms")
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 5),
+    st.lists(st.tuples(WIDTHS, BIASES, st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])), min_size=2, max_size=4),
+    st.integers(0, 1),
+    DTYPES,
+    st.sampled_from([9, 11, 17]),
+    st.integers(0, 99),
+)
+def test_any_gemms(inputs: int, layers: list[Any], turned: int, dtype: Any, opset: int, seed: int) -> None:
+    b = Builder(dtype, opset, seed)
+    x = b.input("x", [inputs, "N"] if turned else ["N", inputs])
+    parts = []
+    for width, bias, flipped, factor in layers:
+        kind = "vector" if opset < 11 and bias is None else bias
+        weight = b.random(*((width, inputs) if flipped else (inputs, width)))
+        form = {"transA": turned, "transB": flipped, "alpha": factor, "beta": 2.0 * factor}
+        parts.append(b.node("Gemm", x, weight, *biased(b, kind, width), **form))
+    model = b.model(b.node("Concat", *parts, axis=1))
+    result = apply(stack_gemms, model)
+    assert result.ops == {"Gemm": 1}, result.reasons
+    assert_equal_to_rounding(model, result.model, SIZES)
+
+
+@property_of("stack_matmuls")
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(2, 4),
+    st.integers(1, 5),
+    st.lists(st.tuples(WIDTHS, BIASES, st.booleans()), min_size=2, max_size=4),
+    st.booleans(),
+    DTYPES,
+    st.integers(0, 99),
+)
+def test_any_matmuls(rank: int, inputs: int, layers: list[Any], last: bool, dtype: Any, seed: int) -> None:
+    b = Builder(dtype, seed=seed)
+    x = b.input("x", ["N", *DIMS[: rank - 2], inputs])
+    parts = []
+    for width, bias, first in layers:
+        part = b.node("MatMul", x, b.random(inputs, width))
+        held = biased(b, bias, width)
+        parts.append(b.node("Add", *([*held, part] if first else [part, *held])) if held else part)
+    model = b.model(b.node("Concat", *parts, axis=-1 if last else rank - 1))
+    result = apply(stack_matmuls, model)
+    assert result.ops == ({"MatMul": 1, "Add": 1} if any(k is not None for _, k, _ in layers) else {"MatMul": 1})
+    assert_equal_to_rounding(model, result.model, SIZES)
+
+
+@declines("stack_gemms", "stack_matmuls")
+def test_a_bias_that_is_larger_than_its_layer_stays() -> None:
+    """The sum of one feature and four numbers has four features."""
+    b = Builder()
+    x = b.input("x", ["N", 3])
+    wide = b.node("Add", b.node("MatMul", x, b.random(3, 1)), b.random(4))
+    assert_stays(b.model(b.node("Concat", wide, b.node("MatMul", x, b.random(3, 2)), axis=1)), "one number a channel")
+    b = Builder()
+    x = b.input("x", [4, 3])
+    rows = b.node("Gemm", x, b.random(3, 2), b.random(4, 1))
+    assert_stays(b.model(b.node("Concat", rows, b.node("Gemm", x, b.random(3, 2)), axis=1)), "one number a channel")
+
+
+@declines("stack_matmuls")
+def test_a_bias_that_raises_the_rank_stays() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 3])
+    parts = [b.node("Add", b.node("MatMul", x, b.random(3, 2)), b.random(1, 1, 2)) for _ in range(2)]
+    assert_stays(b.model(b.node("Concat", *parts, axis=-1), rank=3), "may raise the rank")
