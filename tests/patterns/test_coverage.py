@@ -10,7 +10,11 @@ import pytest
 from surgeon_passes import patterns
 from surgeon_passes.rules.registry import rules_of
 
-FAMILIES = ("pad", "batch_norm", "constant_chain", "affine_before", "gemm")
+FAMILIES = (
+    *("pad", "batch_norm", "constant_chain", "affine_before", "gemm"),
+    *("elimination", "pointwise", "cast", "concat", "slice", "reshape", "squeeze", "transpose", "expand", "broadcast"),
+    *("resize", "uniform", "counting", "affine", "linear"),
+)
 """Families whose tests name their rules. The others' examples are run, too, but nothing counts their tests yet."""
 
 
@@ -25,7 +29,18 @@ def named(decorator: str) -> set[str]:
     return found
 
 
-SILENT = {"drop_zero_pad"}
+SILENT = {
+    "drop_zero_pad",
+    "drop_full_slice",  # nor other Slices,
+    "drop_tile",  # Tiles
+    "drop_transpose",  # and Transposes
+    "drop_single_operand",  # holds wherever it matches: what reads two operands does not
+    *(
+        "merge_idempotent_pair",
+        "drop_inverse_pair",
+        "drop_relu_of_nonnegative",
+    ),  # so do these: the operators say it all
+}
 """Bit-exact rules of one condition: other Pads are not near-matches, and have no reason in the report."""
 
 
