@@ -245,20 +245,15 @@ def test_any_computed_target(wanted: list[int], place: int, rest: int, dtype: An
 
 @property_of("drop_reshape")
 @DRAWN
-@given(
-    sizes=st.permutations(["N", 3, 2]), kind=st.sampled_from(["-1", "0", "shape", "Squeeze", "Flatten"]), dtype=FLOATS
-)
+@given(sizes=st.permutations(["N", 3, 2]), kind=st.sampled_from(["-1", "0", "shape", "Flatten"]), dtype=FLOATS)
 def test_any_reshape_to_the_same_shape(sizes: list[Any], kind: str, dtype: Any) -> None:
     b = Builder(dtype)
     x = b.input("x", sizes[:2] if kind == "Flatten" else sizes)
-    if kind in ("Squeeze", "Flatten"):
-        y = b.node(kind, x) if kind == "Flatten" else b.node("Reshape", x, b.node("Shape", x))
+    if kind == "Flatten":
+        y = b.node("Flatten", x)
     else:
-        y = b.node(
-            "Reshape",
-            x,
-            b.node("Shape", x) if kind == "shape" else b.constant([int(kind) if d == "N" else d for d in sizes]),
-        )
+        wanted = b.node("Shape", x) if kind == "shape" else b.constant([int(kind) if d == "N" else d for d in sizes])
+        y = b.node("Reshape", x, wanted)
     assert_becomes(after(b, y), rules=[reshape.drop_reshape], Neg=1)
 
 
@@ -335,7 +330,7 @@ def test_any_shuffle(groups: int, channels: int, perm: list[int], dtype: Any) ->
 @declines("join_transposed_axes")
 @pytest.mark.parametrize(
     ("perm", "behind", "reason"),
-    [([0, 2, 1, 3, 4], (0, -1), "may be 0, which would copy"), ([0, 3, 1, 2, 4], (-1,), "even with its axes joined")],
+    [([0, 2, 1, 3, 4], (0, -1), "may be 0, which would copy"), ([3, 0, 1, 2, 4], (-1,), "even with its axes joined")],
 )
 def test_shuffles_that_need_their_sizes_stay(perm: list[int], behind: Any, reason: str) -> None:
     b = Builder()
