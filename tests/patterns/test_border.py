@@ -238,3 +238,10 @@ def test_any_border(seed: int, dtype: Any) -> None:
                 if len(places):
                     border.write(axis, places)
     padded(border.model())
+
+
+def test_an_index_of_no_axes_stays() -> None:
+    b = Builder()
+    p = b.node("Pad", b.conv(b.input("x", [1, 1, 2]), 1, 1, [1], bias=True), b.constant([0, 0, 1, 0, 0, 1]))
+    indices = b.constant(np.zeros((1, 0), np.int64))
+    assert_stays(b.model(b.node("ScatterND", p, indices, b.random(1, 1, 1, 4))), "writes over all of its data")

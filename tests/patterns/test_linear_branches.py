@@ -146,3 +146,10 @@ def test_any_layers(seed: int, dtype: Any) -> None:
     model = b.model(total(b, *branches, *([x] if k == n else [])))
     result = apply(merge_parallel_linears, model)
     assert_equal_to_rounding(model, result.model, SIZES)
+
+
+def test_empty_weights_stay() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2])
+    model = b.model(total(b, b.node("MatMul", x, b.random(2, 0)), b.node("MatMul", x, b.random(2, 0))))
+    assert_stays(model, "holds no elements")

@@ -115,3 +115,9 @@ def test_clips_with_nan_stay() -> None:
     b = Builder()
     y = _clip(b, _clip(b, b.input("x", [9]), np.nan, None), 0.0, None)
     assert_stays(after(b, y), "is NaN")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_a_relu_of_the_absolute_value_of_integers_stays(dtype: type) -> None:
+    b = Builder(dtype)
+    assert_stays(after(b, b.node("Relu", b.node("Abs", b.input("x", [9])))), "floats or unsigned integers")

@@ -194,3 +194,13 @@ def test_any_two_convolutions(seed: int, dtype: Any) -> None:
     result = apply(compose_convolutions, model)
     runner = reference if dtype is np.float64 else run
     assert_equal_to_rounding(model, result.model, SIZES[:1], runner)
+
+
+@pytest.mark.parametrize("op", ["Conv", "Gemm", "MatMul"])
+def test_empty_weights_stay(op: str) -> None:
+    b = Builder()
+    taps = [1] if op == "Conv" else []
+    x = b.input("x", ["N", 2, 5] if taps else ["N", 2])
+    first, second = ((0, 2), (3, 0)) if taps else ((2, 0), (0, 3))
+    y = b.node(op, b.node(op, x, b.random(*first, *taps)), b.random(*second, *taps))
+    assert_stays(b.model(y), "holds no elements")
