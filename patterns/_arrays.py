@@ -17,13 +17,20 @@ GEMM_TYPES = (1, 10, 11)
 
 
 def floats(operand: Operand) -> Floats:
-    """A constant in float64. Raises Decline where it is not constant or not floating."""
+    """A constant in float64. Raises Decline where it is not constant, not floating, or holds no elements."""
     value = operand.value
     if not isinstance(value, np.ndarray):
         raise Decline(f"'{operand.name}' is not constant")
     if value.dtype.kind in "iub":
         raise Decline(f"'{operand.name}' holds integers")
+    if not value.size:
+        raise Decline(f"'{operand.name}' holds no elements")
     return np.asarray(operand, dtype=np.float64)
+
+
+def finite(operand: Operand) -> Floats:
+    """A constant in float64. Raises Decline as :func:`floats` does, and where it holds NaN or an infinity."""
+    return require_finite(floats(operand), f"'{operand.name}'")
 
 
 def require_finite(array: Floats, what: str) -> Floats:
@@ -121,7 +128,8 @@ def constant_affine(op: str, k: Floats, name: str, *, from_constant: bool) -> Af
         case "Div":
             if not k.all():
                 raise Decline(f"'{name}' divides by zero")
-            return Affine(1 / k, zero)
+            with np.errstate(over="ignore"):
+                return Affine(require_finite(1 / k, f"1 / '{name}'"), zero)
         case "Sub":
             return Affine(-one, k) if from_constant else Affine(one, -k)
         case _:
@@ -133,15 +141,21 @@ def output_channels(op: str, weight: Floats, group: int) -> int:
     return int(weight.shape[0]) if op == "Conv" else int(weight.shape[1]) * group
 
 
+def product(weight: Floats, scale: Floats) -> Floats:
+    """Both multiplied. Raises Decline where a number overflows a double."""
+    with np.errstate(over="ignore"):
+        return require_finite(weight * scale, "the scaled weight")
+
+
 def scale_outputs(op: str, weight: Floats, scale: Floats, group: int) -> Floats:
     """The weight whose output channels are ``scale`` [O] times as large.
 
     A ConvTranspose's output channel lies on axis 1, within the group that its row on axis 0 belongs to.
     """
     if op == "Conv":
-        return weight * along(scale, 0, weight.ndim)
+        return product(weight, along(scale, 0, weight.ndim))
     rows = np.repeat(scale.reshape(group, -1), weight.shape[0] // group, axis=0)
-    return weight * rows.reshape(rows.shape + (1,) * (weight.ndim - 2))
+    return product(weight, rows.reshape(rows.shape + (1,) * (weight.ndim - 2)))
 
 
 def batch_norm(node: Any, gamma: Operand, beta: Operand, mean: Operand, var: Operand) -> Affine:
@@ -155,6 +169,7 @@ def batch_norm(node: Any, gamma: Operand, beta: Operand, mean: Operand, var: Ope
     if not (variance > 0).all():
         channel = int(np.argmin(variance > 0))
         raise Decline(f"variance + epsilon is {variance[channel]:.3g} in channel {channel}")
-    scale = floats(gamma) / np.sqrt(variance)
-    shift = floats(beta) - floats(mean) * scale
+    with np.errstate(all="ignore"):  # what overflows is declined
+        scale = floats(gamma) / np.sqrt(variance)
+        shift = floats(beta) - floats(mean) * scale
     return Affine(require_finite(scale, "the scale"), require_finite(shift, "the shift"))

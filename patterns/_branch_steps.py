@@ -129,7 +129,7 @@ def average(node: Any, operands: Operands, channels: int) -> AffineBranch:
         raise Decline("the AveragePool's pads depend on an input size that is not known")
     if any(branch.pads) and not node.attr("count_include_pad"):
         raise Decline("the AveragePool averages fewer elements at the border (count_include_pad = 0)")
-    if node.attr("ceil_mode") and str(node.attr("auto_pad")) == "NOTSET" and not _is_even(branch, sizes):
+    if node.attr("ceil_mode") and not _is_even(branch, sizes):
         raise Decline("the AveragePool's last window may reach over the border (ceil_mode = 1)")
     return branch
 

@@ -27,3 +27,20 @@ def number(operand: Operand) -> float:
     if values.size != 1:
         raise Decline(f"'{operand.name}' of shape {list(values.shape)} is not one number")
     return float(values.reshape(()))
+
+
+def require_nonnegative(y: Operand) -> None:
+    """That an Abs is of floats or unsigned integers: |-128| is -128 in int8. Raises Decline."""
+    if y.op == "Abs" and y.dtype not in (
+        TensorProto.FLOAT,
+        TensorProto.FLOAT16,
+        TensorProto.BFLOAT16,
+        TensorProto.DOUBLE,
+        TensorProto.UINT8,
+        TensorProto.UINT16,
+        TensorProto.UINT32,
+        TensorProto.UINT64,
+    ):
+        raise Decline(
+            f"'{y.name}' is not known to be of floats or unsigned integers: the lowest integer stays negative"
+        )

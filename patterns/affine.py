@@ -12,7 +12,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._arrays import Affine, along, channel_vector, constant_affine, floats, output_channels, scale_outputs
+from ._arrays import Affine, along, channel_vector, constant_affine, finite, output_channels, product, scale_outputs
 
 
 def _affine(m: Match, channels: int, axis: int, rank: int) -> Affine:
@@ -52,7 +52,7 @@ def fold_constant_into_conv(m: Match) -> Replacement:
 
     Declines when
         the constant is not one number a channel ([C, 1, 1], [1, C, 1, 1] or a single one), raises rank or batch;
-        it holds NaN or infinities, or divides by zero;
+        it, the weight or the bias is empty or holds NaN or infinities; it divides by zero;
         weight or bias is not constant;
         the weight would have to be scaled and has other users.
 
@@ -73,10 +73,10 @@ def fold_constant_into_conv(m: Match) -> Replacement:
             }
     """
     op, group = m.c.op, m.c.attr("group")
-    weight = floats(m.w)
+    weight = finite(m.w)
     affine = _affine(m, output_channels(op, weight, group), axis=1, rank=weight.ndim)
     _require_own_weight(m, affine)
-    bias = affine.bias(floats(m.b) if m.b is not None else None)
+    bias = affine.bias(finite(m.b) if m.b is not None else None)
     return Replacement(W=scale_outputs(op, weight, affine.scale, group) if affine.scales else m.w, B=bias)
 
 
@@ -99,7 +99,7 @@ def fold_constant_into_gemm(m: Match) -> Replacement:
 
     Declines when
         the constant, or the bias, is not one number a column, or raises the rank;
-        it holds NaN or infinities, or divides by zero;
+        it, the weight or the bias is empty or holds NaN or infinities; it divides by zero;
         weight or bias is not constant, or not floating;
         the weight would have to be scaled and has other users.
 
@@ -119,7 +119,7 @@ def fold_constant_into_gemm(m: Match) -> Replacement:
                 y = Gemm<beta = 1.0>(x, w, b)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     axis = 0 if m.c.attr("transB") else 1
     channels = weight.shape[axis]
     affine = _affine(m, channels, axis=1, rank=2)
@@ -130,7 +130,7 @@ def fold_constant_into_gemm(m: Match) -> Replacement:
     shifted = affine.bias(bias)
     if shifted is None and m.opset < 11:  # C is optional from opset 11 on
         shifted = np.zeros(channels)
-    return Replacement(W=weight * along(affine.scale, axis, 2) if affine.scales else m.w, B=shifted)
+    return Replacement(W=product(weight, along(affine.scale, axis, 2)) if affine.scales else m.w, B=shifted)
 
 
 @rule(
@@ -151,7 +151,7 @@ def fold_constant_into_matmul(m: Match) -> Replacement:
 
     Declines when
         the constant is not one number a column, or may raise the rank;
-        it holds NaN or infinities, or divides by zero;
+        it, the weight or the bias is empty or holds NaN or infinities; it divides by zero;
         the weight is a vector, is not floating, or has other users.
 
     Example
@@ -168,13 +168,13 @@ def fold_constant_into_matmul(m: Match) -> Replacement:
                 y = MatMul(x, w)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     if weight.ndim < 2:
         raise Decline(f"'{m.w.name}' is a vector")
     affine = _affine(m, weight.shape[-1], axis=weight.ndim - 1, rank=weight.ndim)
     _require_rank(m, m.k)
     _require_own_weight(m, affine)
-    return Replacement(W=weight * affine.scale if affine.scales else m.w)
+    return Replacement(W=product(weight, affine.scale) if affine.scales else m.w)
 
 
 @rule(
@@ -196,7 +196,7 @@ def fold_constant_into_linear(m: Match) -> Replacement:
 
     Declines when
         the constant, or the bias, is not one number a feature, or may raise the rank;
-        it holds NaN or infinities, or divides by zero;
+        it, the weight or the bias is empty or holds NaN or infinities; it divides by zero;
         the weight is a vector, is not floating, or would have to be scaled and has other users.
 
     Example
@@ -217,7 +217,7 @@ def fold_constant_into_linear(m: Match) -> Replacement:
                 y = Add(p, b)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     if weight.ndim < 2:
         raise Decline(f"'{m.w.name}' is a vector")
     channels, axis = weight.shape[-1], weight.ndim - 1
@@ -225,4 +225,4 @@ def fold_constant_into_linear(m: Match) -> Replacement:
     _require_rank(m, m.k, m.b)
     _require_own_weight(m, affine)
     bias = affine.scale * channel_vector(m.b, channels, axis, weight.ndim) + affine.shift
-    return Replacement(W=weight * affine.scale if affine.scales else m.w, B=bias)
+    return Replacement(W=product(weight, affine.scale) if affine.scales else m.w, B=bias)

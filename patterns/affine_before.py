@@ -13,7 +13,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Affine, Floats, along, batch_norm, channel_vector, constant_affine, floats
+from ._arrays import Affine, Floats, along, batch_norm, channel_vector, constant_affine, finite, product, require_finite
 from ._dims import broadcasts_into, same
 
 
@@ -61,7 +61,8 @@ def fold_affine_before_conv(m: Match) -> Replacement:
         the Conv pads and the shift is not 0: padded places get 0, not t;
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
         the constant is not one number an input channel, or may enlarge x;
-        weight, bias or a constant is not constant, or holds NaN or infinities; what stands in front is used elsewhere;
+        weight, bias or a constant is not constant, is empty, or holds NaN or infinities;
+        what stands in front is used elsewhere;
         the weight would have to be scaled and has other users.
 
     Example
@@ -82,16 +83,17 @@ def fold_affine_before_conv(m: Match) -> Replacement:
                 y = Conv(x, w, b)
             }
     """
-    weight, group = floats(m.w), m.y.attr("group")
+    weight, group = finite(m.w), m.y.attr("group")
     affine = _steps(m, weight.shape[1] * group, axis=1, rank=weight.ndim)
     _require_own_weight(m, affine)
     if affine.shifts and _pads(m.y, weight):
         raise Decline("the Conv pads with zeros, and a shift stands before them")
     scale, shift = (np.repeat(v.reshape(group, -1), len(weight) // group, axis=0) for v in (affine.scale, affine.shift))
-    taps = weight.reshape(*weight.shape[:2], -1).sum(axis=2)
-    moved = (taps * shift).sum(axis=1)
-    scaled = weight * scale.reshape(scale.shape + (1,) * (weight.ndim - 2)) if affine.scales else m.w
-    return Replacement(W=scaled, B=_bias(m.b, moved, affine))
+    with np.errstate(all="ignore"):  # what overflows is declined
+        taps = weight.reshape(*weight.shape[:2], -1).sum(axis=2)
+        moved = (taps * shift).sum(axis=1)
+    scaled = product(weight, scale.reshape(scale.shape + (1,) * (weight.ndim - 2)))
+    return _folded(m, affine, scaled, _bias(m.b, moved, affine))
 
 
 def _pads(y: Operand, weight: Floats) -> bool:
@@ -103,9 +105,17 @@ def _pads(y: Operand, weight: Floats) -> bool:
 
 def _bias(bias: Operand | None, moved: Floats, affine: Affine) -> Any:
     """The bias with what the shift adds, or as it was where there is no shift."""
+    held = None if bias is None else finite(bias)
     if not affine.shifts:
         return bias
-    return moved if bias is None else floats(bias) + moved
+    return moved if held is None else held + moved
+
+
+def _folded(m: Match, affine: Affine, scaled: Floats, bias: Any) -> Replacement:
+    """With the scaled weight, or the held one where nothing scales. Raises Decline where the bias overflows a double."""
+    if isinstance(bias, np.ndarray):
+        require_finite(bias, "the bias with the shift")
+    return Replacement(W=scaled if affine.scales else m.w, B=bias)
 
 
 @rule(
@@ -131,7 +141,8 @@ def fold_affine_before_conv_transpose(m: Match) -> Replacement:
         others reach some places by fewer taps, or by different ones;
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
         the constant is not one number an input channel, or may enlarge x;
-        weight, bias or a constant is not constant, or holds NaN or infinities; what stands in front is used elsewhere;
+        weight, bias or a constant is not constant, is empty, or holds NaN or infinities;
+        what stands in front is used elsewhere;
         the weight would have to be scaled and has other users.
 
     Example
@@ -148,15 +159,16 @@ def fold_affine_before_conv_transpose(m: Match) -> Replacement:
                 y = ConvTranspose<strides = [2]>(x, w)
             }
     """
-    weight, group = floats(m.w), m.y.attr("group")
+    weight, group = finite(m.w), m.y.attr("group")
     affine = _steps(m, len(weight), axis=1, rank=weight.ndim)
     _require_own_weight(m, affine)
     if affine.shifts and not _is_one_tap(m.y, weight):
         raise Decline("a shift reaches some places of a ConvTranspose by fewer taps than others")
     taps = weight.reshape(group, -1, weight.shape[1], int(np.prod(weight.shape[2:])))[..., 0]
-    moved = np.einsum("gio,gi->go", taps, affine.shift.reshape(group, -1)).reshape(-1)
-    scaled = weight * along(affine.scale, 0, weight.ndim) if affine.scales else m.w
-    return Replacement(W=scaled, B=_bias(m.b, moved, affine))
+    with np.errstate(all="ignore"):  # what overflows is declined
+        moved = np.einsum("gio,gi->go", taps, affine.shift.reshape(group, -1)).reshape(-1)
+    scaled = product(weight, along(affine.scale, 0, weight.ndim))
+    return _folded(m, affine, scaled, _bias(m.b, moved, affine))
 
 
 def _is_one_tap(y: Operand, weight: Floats) -> bool:
@@ -191,7 +203,8 @@ def fold_affine_before_gemm(m: Match) -> Replacement:
     Declines when
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
         the constant is not one number a column of A, or may enlarge it; the bias runs along the rows;
-        weight, bias or a constant is not constant, or holds NaN or infinities; what stands in front is used elsewhere;
+        weight, bias or a constant is not constant, is empty, or holds NaN or infinities;
+        what stands in front is used elsewhere;
         the weight would have to be scaled and has other users.
 
     Example
@@ -210,7 +223,7 @@ def fold_affine_before_gemm(m: Match) -> Replacement:
                 y = Gemm<transB = 1, beta = 1.0>(x, w, b)
             }
     """
-    weight, axis = floats(m.w), 1 if m.y.attr("transB") else 0
+    weight, axis = finite(m.w), 1 if m.y.attr("transB") else 0
     affine = _steps(m, weight.shape[axis], axis=1, rank=2)
     _require_own_weight(m, affine)
     return _rows_scaled(m, affine, weight, axis)
@@ -226,6 +239,7 @@ def fold_affine_before_gemm(m: Match) -> Replacement:
     exactness="rounding",
     sets=("fusion",),
     opset=(7, None),
+    recursive=True,
     tag="affine_before",
 )
 def fold_batch_norm_before_flat_gemm(m: Match) -> Replacement:
@@ -237,7 +251,8 @@ def fold_batch_norm_before_flat_gemm(m: Match) -> Replacement:
     Declines when
         the rows are not certainly channels times places (an unknown size, or a Reshape to something else);
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel; the bias runs along the rows;
-        weight, bias or a statistic is not constant, or holds NaN or infinities; the inner results are used elsewhere.
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities;
+        the inner results are used elsewhere.
 
     Example
         before:
@@ -259,7 +274,7 @@ def fold_batch_norm_before_flat_gemm(m: Match) -> Replacement:
                 y = Gemm<beta = 1.0>(f, w, b)
             }
     """
-    weight, axis = floats(m.w), 1 if m.y.attr("transB") else 0
+    weight, axis = finite(m.w), 1 if m.y.attr("transB") else 0
     affine, places = batch_norm(m.a, m.gamma, m.beta, m.mean, m.var), _places(m, weight.shape[axis])
     affine.require_channels(weight.shape[axis] // places, "the Gemm")
     _require_own_weight(m, affine)
@@ -281,10 +296,12 @@ def _rows_scaled(m: Match, affine: Affine, weight: Floats, axis: int) -> Replace
     """The Gemm whose weight takes ``affine`` along ``axis``."""
     columns = weight.T if axis else weight
     alpha, beta = m.y.attr("alpha"), m.y.attr("beta")
-    moved = alpha * (affine.shift @ columns)
-    if m.b is not None and beta != 0:
-        moved = beta * channel_vector(m.b, columns.shape[1], axis=1, rank=2) + moved
-    return Replacement(W=weight * along(affine.scale, axis, 2) if affine.scales else m.w, B=moved)
+    with np.errstate(all="ignore"):  # what overflows is declined
+        moved = alpha * (affine.shift @ columns)
+        if m.b is not None and beta != 0:
+            moved = beta * channel_vector(m.b, columns.shape[1], axis=1, rank=2) + moved
+    scaled = product(weight, along(affine.scale, axis, 2))
+    return _folded(m, affine, scaled, moved)
 
 
 @rule(
@@ -308,7 +325,8 @@ def fold_batch_norm_before_matmul(m: Match) -> Replacement:
         x is not known to be a matrix, or the weight is none;
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
         the bias is not one number a column;
-        weight, bias or a statistic is not constant, or holds NaN or infinities; the inner results are used elsewhere.
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities;
+        the inner results are used elsewhere.
 
     Example
         before:
@@ -328,15 +346,16 @@ def fold_batch_norm_before_matmul(m: Match) -> Replacement:
                 y = Gemm(x, w, b)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     if weight.ndim != 2:
         raise Decline(f"'{m.w.name}' is no matrix")
     affine = _steps(m, len(weight), axis=1, rank=2)
     _require_own_weight(m, affine)
-    moved = affine.shift @ weight
-    if m.b is not None:
-        moved = moved + channel_vector(m.b, weight.shape[1], axis=1, rank=2)
-    return Replacement(W=weight * along(affine.scale, 0, 2), B=moved)
+    with np.errstate(all="ignore"):  # what overflows is declined
+        moved = affine.shift @ weight
+        if m.b is not None:
+            moved = moved + channel_vector(m.b, weight.shape[1], axis=1, rank=2)
+    return Replacement(W=product(weight, along(affine.scale, 0, 2)), B=require_finite(moved, "the bias with the shift"))
 
 
 @rule(
@@ -358,7 +377,8 @@ def fold_scale_before_matmul(m: Match) -> Replacement:
 
     Declines when
         the constant is not one number a column of x, or may enlarge it; the weight is a vector, or not floating;
-        it holds NaN or infinities, or divides by zero; the scaled tensor, or the weight, is used elsewhere.
+        either is empty or holds NaN or infinities; the constant divides by zero;
+        the scaled tensor, or the weight, is used elsewhere.
 
     Example
         before:
@@ -374,12 +394,12 @@ def fold_scale_before_matmul(m: Match) -> Replacement:
                 y = MatMul(x, w)
             }
     """
-    weight, rank = floats(m.w), m.x.rank
+    weight, rank = finite(m.w), m.x.rank
     if weight.ndim < 2 or rank is None or rank < 1:
         raise Decline(f"'{m.w.name}' is a vector, or the rank of '{m.x.name}' is unknown")
     affine = _steps(m, weight.shape[-2], axis=rank - 1, rank=rank)
     _require_own_weight(m, affine)
-    return Replacement(W=weight * along(affine.scale, weight.ndim - 2, weight.ndim) if affine.scales else m.w)
+    return Replacement(W=product(weight, along(affine.scale, weight.ndim - 2, weight.ndim)) if affine.scales else m.w)
 
 
 # --- past a pool ---------------------------------------------------------------------------------------------------------
@@ -393,6 +413,7 @@ def fold_scale_before_matmul(m: Match) -> Replacement:
     rewrite="y = BatchNormalization(@y(x)<@y>, gamma, beta, mean, var)<@a>",
     exactness="rounding",
     sets=("fusion",),
+    recursive=True,
 )
 def sink_batch_norm_past_average_pool(m: Match) -> Replacement:
     """BatchNormalization in front of an AveragePool comes after it: fewer elements, and nearer to a linear operator.
@@ -402,6 +423,7 @@ def sink_batch_norm_past_average_pool(m: Match) -> Replacement:
 
     Declines when
         pads count as zeros (count_include_pad = 1), or the output size is rounded up;
+        it pads and the kernel is dilated: a window may hold nothing but pads, whose average is no average of x;
         the BatchNormalization still trains; its result is used elsewhere.
 
     Example
@@ -427,7 +449,10 @@ def sink_batch_norm_past_average_pool(m: Match) -> Replacement:
     if m.a.attr("training_mode"):
         raise Decline("the BatchNormalization is in training mode")
     if m.y.op == "AveragePool":
-        if m.y.attr("count_include_pad") and (m.y.attr("auto_pad").startswith("SAME") or any(m.y.attr("pads") or ())):
+        pads = m.y.attr("auto_pad").startswith("SAME") or any(m.y.attr("pads") or ())
+        if pads and any(step != 1 for step in m.y.attr("dilations") or ()):
+            raise Decline("it pads and the kernel is dilated: a window may hold pads alone")
+        if m.y.attr("count_include_pad") and pads:
             raise Decline("pads count as zeros in the average")
         if m.y.attr("ceil_mode"):
             raise Decline("the output size is rounded up: the last window may count what is not there")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._arrays import Affine, Floats, along, batch_norm, channel_vector, floats, output_channels, scale_outputs
+from ._arrays import Affine, Floats, along, batch_norm, channel_vector, finite, output_channels, product, scale_outputs
 
 
 def _affine(m: Match) -> Affine:
@@ -35,7 +35,7 @@ def fold_batch_norm_into_conv(m: Match) -> Replacement:
     Declines when
         the BatchNormalization still trains (training_mode = 1, or its statistics are used);
         var + epsilon <= 0 in some channel (the original gives NaN there: not ours to repair);
-        weight, bias or a statistic is not constant, or holds NaN or infinities.
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities.
 
     Example
         before:
@@ -78,7 +78,7 @@ def fold_batch_norm_into_conv_transpose(m: Match) -> Replacement:
     Declines when
         the BatchNormalization still trains (training_mode = 1, or its statistics are used);
         var + epsilon <= 0 in some channel (the original gives NaN there: not ours to repair);
-        weight, bias or a statistic is not constant, or holds NaN or infinities.
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities.
 
     Example
         before:
@@ -103,10 +103,10 @@ def fold_batch_norm_into_conv_transpose(m: Match) -> Replacement:
 
 def _fold_convolution(m: Match) -> Replacement:
     op, group = m.c.op, m.c.attr("group")
-    weight = floats(m.w)
+    weight = finite(m.w)
     affine = _affine(m)
     affine.require_channels(output_channels(op, weight, group), f"the {op}")
-    bias = affine.scale * floats(m.b) + affine.shift if m.b is not None else affine.shift
+    bias = affine.scale * finite(m.b) + affine.shift if m.b is not None else affine.shift
     return Replacement(W=scale_outputs(op, weight, affine.scale, group), B=bias)
 
 
@@ -130,7 +130,7 @@ def fold_batch_norm_into_gemm(m: Match) -> Replacement:
 
     Declines when
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
-        weight, bias or a statistic is not constant, or holds NaN or infinities;
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities;
         the bias is not one number a column ([M, 1] runs along the rows).
 
     Example
@@ -152,7 +152,7 @@ def fold_batch_norm_into_gemm(m: Match) -> Replacement:
                 y = Gemm<transB = 1, beta = 1.0>(x, w, b)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     axis = 0 if m.c.attr("transB") else 1
     affine = _affine(m)
     affine.require_channels(weight.shape[axis], "the Gemm")
@@ -160,7 +160,7 @@ def fold_batch_norm_into_gemm(m: Match) -> Replacement:
     if m.b is not None and m.c.attr("beta") != 0:
         held = channel_vector(m.b, affine.channels, axis=1, rank=2)
         bias = affine.scale * m.c.attr("beta") * held + affine.shift
-    return Replacement(W=weight * along(affine.scale, axis, 2), B=bias)
+    return Replacement(W=product(weight, along(affine.scale, axis, 2)), B=bias)
 
 
 @rule(
@@ -183,7 +183,7 @@ def fold_batch_norm_into_matmul(m: Match) -> Replacement:
     Declines when
         the product is not known to be a matrix: BatchNormalization works on axis 1, which is the last one only there;
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
-        weight, bias or a statistic is not constant, or holds NaN or infinities;
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities;
         the bias is not one number a column.
 
     Example
@@ -206,7 +206,7 @@ def fold_batch_norm_into_matmul(m: Match) -> Replacement:
                 y = Gemm(x, w, b)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     rank = m.x.rank
     if weight.ndim != 2 or rank != 2:
         shown = "of unknown rank" if rank is None else f"of rank {max(rank, weight.ndim)}"
@@ -235,7 +235,7 @@ def fold_batch_norm_into_transposed_matmul(m: Match) -> Replacement:
     Declines when
         perm does not bring the last axis to place 1;
         the BatchNormalization still trains, or var + epsilon <= 0 in some channel;
-        weight, bias or a statistic is not constant, or holds NaN or infinities;
+        weight, bias or a statistic is not constant, is empty, or holds NaN or infinities;
         the bias is not one number a feature.
 
     Example
@@ -259,7 +259,7 @@ def fold_batch_norm_into_transposed_matmul(m: Match) -> Replacement:
                 y = Transpose<perm = [0, 2, 1]>(c)
             }
     """
-    weight = floats(m.w)
+    weight = finite(m.w)
     perm = m.attr("perm")
     if weight.ndim != 2 or perm is None or len(perm) < 2 or perm[1] != len(perm) - 1:
         raise Decline(f"perm {perm} does not bring the MatMul's last axis to axis 1")
@@ -272,7 +272,7 @@ def _scale_columns(m: Match, weight: Floats, rank: int) -> Replacement:
     bias = affine.shift
     if m.b is not None:
         bias = affine.scale * channel_vector(m.b, affine.channels, axis=rank - 1, rank=rank) + affine.shift
-    return Replacement(W=weight * affine.scale, B=bias)
+    return Replacement(W=product(weight, affine.scale), B=bias)
 
 
 # --- on request ----------------------------------------------------------------------------------------------------------

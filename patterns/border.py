@@ -55,7 +55,7 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
     Declines when
         the kernel has more than one tap on some axis, or auto_pad is used;
         the padding is not constant, crops, or pads batch or channels;
-        a size is not known, an index is written twice or added to;
+        a size is not known, an index is written twice or added to, or names no axis;
         an inner element is written or moved, or some place of the border is not the bias of its channel.
 
     Example
@@ -171,6 +171,8 @@ def _write(step: Any, values: Floats, places: Any, m: Match) -> tuple[Floats, An
         raise Decline(f"'{step.outputs[0].name}' adds to what it writes over")
     indices, updates = (np.asarray(Operand(t, m.context).value) for t in step.inputs[1:3])
     depth = indices.shape[-1]
+    if not depth:
+        raise Decline(f"'{step.outputs[0].name}' writes over all of its data")
     bounds = np.array(values.shape[:depth])
     if (indices < -bounds).any() or (indices >= bounds).any():
         raise Decline(f"'{step.outputs[0].name}' writes outside its data")

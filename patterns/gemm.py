@@ -185,7 +185,8 @@ def fold_factor_before_gemm(m: Match) -> Replacement:
 def _scaled(m: Match, gemm: Operand, name: str, factor: float) -> float:
     """alpha or beta times the factor. Raises Decline where the attribute, a float32, cannot say it."""
     wanted = gemm.attr(name) * factor
-    held = float(np.float32(wanted))
+    with np.errstate(all="ignore"):  # what overflows is declined
+        held = float(np.float32(wanted))
     if not np.isfinite(held) or (wanted and not held) or not factor:
         raise Decline(f"the factor {factor:.3g} is out of the range of {name}")
     if m.x.dtype not in (1, 10) and held != wanted:

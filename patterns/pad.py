@@ -9,6 +9,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
+from ._conditions import require_nonnegative
 from ._dims import ints
 
 
@@ -124,6 +125,7 @@ def _sides(amounts: Operand, axes: Operand | None, rank: int | None) -> list[int
     rewrite="y = Conv(x, w, b)<@y, pads=@pads, auto_pad=@auto_pad>",
     exactness="rounding",
     sets=("fusion",),
+    recursive=True,
 )
 def fold_pad_into_conv(m: Match) -> Replacement:
     """Zeros that are padded in front of a Conv become its pads.
@@ -163,6 +165,7 @@ def fold_pad_into_conv(m: Match) -> Replacement:
     exactness="rounding",
     sets=("fusion",),
     opset=(7, None),
+    recursive=True,
 )
 def fold_pad_into_average_pool(m: Match) -> Replacement:
     """Zeros that are padded in front of an AveragePool become its pads, which then count.
@@ -202,6 +205,7 @@ def fold_pad_into_average_pool(m: Match) -> Replacement:
     rewrite="y = MaxPool(x)<@y, pads=@pads, auto_pad=@auto_pad>",
     exactness="exact",
     sets=("fusion",),
+    recursive=True,
 )
 def fold_pad_into_max_pool(m: Match) -> Replacement:
     """The lowest number, padded in front of a MaxPool, becomes its pads.
@@ -251,14 +255,18 @@ def fold_pad_into_max_pool(m: Match) -> Replacement:
     },
     exactness="rounding",
     sets=("fusion",),
+    recursive=True,
 )
 def fold_pad_into_max_pool_after_relu(m: Match) -> Replacement:
     """Zeros that are padded between an operator that is never negative and a MaxPool become the MaxPool's pads.
 
     Algebra
-        no window's maximum is below 0, so that a zero changes none of them (a ResNet's stem, as TensorFlow writes it)
+        no window's maximum is below 0, so that a zero changes none of them (a ResNet's stem, as TensorFlow writes it);
+        where every element of a window is NaN, ONNX leaves the maximum open: ONNX Runtime passes over NaN, and gives the
+        lowest number there instead of the padded zero
 
     Declines when
+        the operator is Abs, and not known to be of floats or unsigned integers (the lowest integer has no absolute value);
         the mode is another one, the value is above 0, batch or channels are padded, an amount is negative;
         auto_pad is SAME, the output size is rounded up, the kernel is dilated, or the pads would reach its size;
         the indices of the maxima, or the padded tensor, are used elsewhere.
@@ -277,6 +285,7 @@ def fold_pad_into_max_pool_after_relu(m: Match) -> Replacement:
                 y = MaxPool<kernel_shape = [3], pads = [1, 1]>(r)
             }
     """
+    require_nonnegative(m.r)
     _require_constant_mode(m)
     if m.fill is not None and not (np.asarray(m.fill.value) <= 0).all():
         raise Decline(f"it pads with {m.fill.value}, which may be the largest number of a window")

@@ -8,6 +8,8 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
+from ._conditions import require_nonnegative
+
 ROUNDING = {"Ceil", "Floor", "Round"}
 """What gives whole numbers, and leaves them alone."""
 
@@ -113,7 +115,8 @@ def drop_relu_of_nonnegative(m: Match) -> Replacement:
         max(0, a) = a where a is +0 or above; NaN stays NaN
 
     Declines when
-        the operator in front of it may give less than +0.
+        the operator in front of it is an Abs that is not known to be of floats or unsigned integers: the lowest integer
+        stays negative.
 
     Example
         before:
@@ -126,6 +129,7 @@ def drop_relu_of_nonnegative(m: Match) -> Replacement:
                 y = Softmax(x)
             }
     """
+    require_nonnegative(m.a)
     return Replacement("shared" if m.a.is_shared else "alone")
 
 

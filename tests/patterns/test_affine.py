@@ -323,3 +323,26 @@ def test_other_constants_behind_a_bias_stay(shape: tuple[int, ...], value: float
     c = b.node("Add", b.node("MatMul", b.input("x", [2, 5, 4]), b.random(4, 3)), b.random(3))
     k = np.arange(1.0, 1 + np.prod(shape)).reshape(shape) * value
     assert_stays(b.model(b.node("Mul", c, b.constant(k))), reason)
+
+
+@pytest.mark.parametrize(("op", "shape"), [("Conv", (2, 1, 1)), ("Gemm", (1, 2)), ("MatMul", (1, 2))])
+def test_infinite_weights_stay(op: str, shape: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.input("x", ["N", 1, 3] if op == "Conv" else ["N", 1])
+    assert_stays(
+        b.model(b.node("Mul", b.node(op, x, b.constant(np.full(shape, np.inf))), b.constant(2.0))), "not finite"
+    )
+
+
+def test_an_infinite_bias_stays() -> None:
+    b = Builder()
+    c = b.node("Conv", b.input("x", ["N", 1, 3]), b.random(2, 1, 1), b.constant([np.inf, 0.0]))
+    assert_stays(b.model(b.node("Mul", c, b.constant(2.0))), "not finite")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("op", "k"), [("Mul", 1e200), ("Div", 5e-324)])
+def test_factors_that_overflow_a_double_stay(op: str, k: float) -> None:
+    b = Builder(np.float64)
+    c = b.node("Conv", b.input("x", ["N", 1, 3]), b.constant(np.full((2, 1, 1), 1e200)))
+    assert_stays(b.model(b.node(op, c, b.constant(k))), "not finite")

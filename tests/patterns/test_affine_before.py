@@ -370,3 +370,107 @@ def test_pools_whose_windows_count_more_stay(attrs: dict[str, Any], reason: str)
     b = Builder()
     a = b.batch_norm(b.input("x", ["N", 3, 6]), 3)
     assert_stays(b.model(b.node("AveragePool", a, kernel_shape=[3], **attrs)), reason)
+
+
+# --- weights that are empty, infinite or huge ----------------------------------------------------------------------------
+
+
+def _before(b: Builder, op: str, weight: Any, bias: Any, step: str) -> onnx.ModelProto:
+    """A step on 2 channels in front of a linear operator."""
+    shape = [2, 2, 3] if op.startswith("Conv") else [2, 2]
+    x = b.input("x", shape)
+    a = b.batch_norm(x, 2) if step == "BatchNormalization" else b.node(step, x, b.constant([[2.0]]))
+    held = [] if bias is None else [b.constant(bias)]
+    return b.model(b.node(op, a, b.constant(weight), *held))
+
+
+@declines(*(rule.name for rule in RULES[:6] if "flat" not in rule.name))
+def test_infinite_weights_stay() -> None:
+    for op, shape in (("Conv", (3, 2, 1)), ("ConvTranspose", (2, 3, 1)), ("Gemm", (2, 3)), ("MatMul", (2, 3))):
+        weight = np.ones(shape)
+        weight.flat[0] = np.inf
+        steps = ["BatchNormalization", "Mul"]
+        for step in steps:
+            assert_stays(_before(Builder(), op, weight, None, step), "is not finite")
+
+
+@pytest.mark.parametrize("step", ["BatchNormalization", "Mul"])
+@pytest.mark.parametrize(("op", "shape"), [("Conv", (3, 2, 1)), ("ConvTranspose", (2, 3, 1)), ("Gemm", (2, 3))])
+def test_an_infinite_bias_stays(op: str, shape: tuple[int, ...], step: str) -> None:
+    assert_stays(_before(Builder(), op, np.ones(shape), [np.inf, 0.0, 0.0], step), "is not finite")
+
+
+@pytest.mark.parametrize(
+    ("op", "shape"), [("Conv", (0, 2, 1)), ("ConvTranspose", (2, 0, 1)), ("Gemm", (2, 0)), ("MatMul", (2, 0))]
+)
+def test_empty_weights_stay(op: str, shape: tuple[int, ...]) -> None:
+    assert_stays(_before(Builder(), op, np.zeros(shape), None, "BatchNormalization"), "holds no elements")
+
+
+@declines("fold_batch_norm_before_flat_gemm")
+@pytest.mark.parametrize(("places", "value", "reason"), [(0, 1.0, "holds no elements"), (2, np.inf, "is not finite")])
+def test_flat_gemms_of_such_weights_stay(places: int, value: float, reason: str) -> None:
+    b = Builder()
+    f = b.node("Flatten", b.batch_norm(b.input("x", ["N", 2, places]), 2))
+    assert_stays(b.model(b.node("Gemm", f, b.constant(np.full((2 * places, 3), value))), rank=2), reason)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("op", "shape"), [("Conv", (3, 2, 1)), ("ConvTranspose", (2, 3, 1)), ("Gemm", (2, 3)), ("MatMul", (2, 3))]
+)
+def test_products_that_overflow_a_double_stay(op: str, shape: tuple[int, ...]) -> None:
+    b = Builder(np.float64)
+    a = b.node("Mul", b.input("x", [2, 2, 3][: len(shape)]), b.constant(1e200))
+    assert_stays(b.model(b.node(op, a, b.constant(np.full(shape, 1e200)))), "is not finite")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("op", "shape"), [("Conv", (3, 2, 1)), ("ConvTranspose", (2, 3, 1)), ("Gemm", (2, 3))])
+def test_shifts_that_overflow_a_double_stay(op: str, shape: tuple[int, ...]) -> None:
+    b = Builder(np.float64)
+    a = b.node("Add", b.input("x", [2, 2, 3][: len(shape)]), b.constant(1e200))
+    assert_stays(b.model(b.node(op, a, b.constant(np.full(shape, 1e200)))), "is not finite")
+
+
+# --- to the end in one run -----------------------------------------------------------------------------------------------
+
+
+def _again(rules: Any, model: onnx.ModelProto) -> onnx.ModelProto:
+    """What the rules make of it; a second run changes no byte."""
+    once = apply(rules, model).model
+    assert apply(rules, once).model.SerializeToString(deterministic=True) == once.SerializeToString(deterministic=True)
+    return once
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "AveragePool"])
+def test_two_before_a_pool_sink_in_one_run(op: str) -> None:
+    b = Builder()
+    a = b.batch_norm(b.batch_norm(b.input("x", ["N", 3, 6]), 3), 3)
+    attrs = {"kernel_shape": [2]} if op == "AveragePool" else {}
+    once = _again([affine_before.sink_batch_norm_past_average_pool], b.model(b.node(op, a, **attrs)))
+    assert [n.op_type for n in once.graph.node] == [op, "BatchNormalization", "BatchNormalization"]
+
+
+def test_two_before_a_flat_gemm_fold_in_one_run() -> None:
+    b = Builder()
+    f = b.node("Flatten", b.batch_norm(b.batch_norm(b.input("x", ["N", 2, 3]), 2), 2))
+    model = b.model(b.node("Gemm", f, b.random(6, 4)), rank=2)
+    once = _again([affine_before.fold_batch_norm_before_flat_gemm], model)
+    assert operators(once) == {"Flatten": 1, "Gemm": 1}
+    assert_equal(model, once, SIZES, BOUND)
+
+
+@declines("sink_batch_norm_past_average_pool")
+@pytest.mark.parametrize("attrs", [{"pads": [1, 1]}, {"auto_pad": "SAME_UPPER"}])
+def test_a_dilated_pool_that_pads_stays(attrs: dict[str, Any]) -> None:
+    b = Builder(opset=19)
+    a = b.batch_norm(b.input("x", ["N", 3, 6]), 3)
+    assert_stays(b.model(b.node("AveragePool", a, kernel_shape=[2], dilations=[3], **attrs)), "may hold pads alone")
+
+
+def test_a_dilated_pool_without_pads_sinks() -> None:
+    b = Builder(opset=19)
+    a = b.batch_norm(b.input("x", ["N", 3, "H"]), 3)
+    model = b.model(b.node("AveragePool", a, kernel_shape=[2], dilations=[2]))
+    assert_folds(model, BatchNormalization=1, AveragePool=1)

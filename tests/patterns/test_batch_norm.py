@@ -412,3 +412,13 @@ def test_any_product(op: str, bias: bool, dtype: Any, seed: int) -> None:
     assert "BatchNormalization" not in result.ops
     tolerance = {np.float32: 1e-5, np.float16: 2e-2, np.float64: 1e-13}[dtype]
     assert_equal(model, result.model, [{"N": 33}], tolerance)
+
+
+@pytest.mark.parametrize(("op", "shape"), [("Conv", (2, 1, 1)), ("ConvTranspose", (1, 2, 1)), ("Gemm", (1, 2))])
+@pytest.mark.parametrize("where", ["weight", "bias"])
+def test_infinities_stay(op: str, shape: tuple[int, ...], where: str) -> None:
+    b = Builder()
+    x = b.input("x", ["N", 1, 3] if op != "Gemm" else ["N", 1])
+    weight = np.full(shape, np.inf if where == "weight" else 1.0)
+    c = b.node(op, x, b.constant(weight), b.constant([np.inf if where == "bias" else 1.0, 0.0]))
+    assert_stays(b.model(b.batch_norm(c, 2)), "is not finite")

@@ -253,3 +253,12 @@ def test_any_border(seed: int, dtype: Any) -> None:
     assert result.ops == {"Conv": 1}, result.reasons
     wide = dtype is np.float64
     assert_equal(model, result.model, [{}], 1e-13 if wide else None, runner=reference if wide else run)
+
+    padded(border.model())
+
+
+def test_an_index_of_no_axes_stays() -> None:
+    b = Builder()
+    p = b.node("Pad", b.conv(b.input("x", [1, 1, 2]), 1, 1, [1], bias=True), b.constant([0, 0, 1, 0, 0, 1]))
+    indices = b.constant(np.zeros((1, 0), np.int64))
+    assert_stays(b.model(b.node("ScatterND", p, indices, b.random(1, 1, 1, 4))), "writes over all of its data")

@@ -372,3 +372,28 @@ def test_any_kinds_of_branch(seed: int, dtype: Any) -> None:
         model = b.model(b.node("Sub", total(b, *branches[:-1]), branches[-1]))
     result = apply(RULES, model)
     assert_equal_to_rounding(model, result.model, SIZES[:1], reference if dtype is np.float64 else run)
+
+
+@pytest.mark.parametrize("opset", [10, 17, 19])
+def test_a_valid_pool_that_rounds_up_stays(opset: int) -> None:
+    """ONNX Runtime rounds up for VALID, too."""
+    b = Builder(opset=opset)
+    x = b.input("x", ["N", 2, 8])
+    p = pool(b, x, [3], strides=[2], ceil_mode=1, auto_pad="VALID")
+    model = b.model(total(b, b.conv(x, 2, 2, [3], strides=[2], pads=[0, 1]), p))
+    assert_stays(model, "may reach over the border (ceil_mode = 1)")
+
+
+@pytest.mark.parametrize("auto_pad", ["VALID", "SAME_UPPER"])
+def test_a_pool_of_even_size_that_rounds_up_merges(auto_pad: str) -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, 7])
+    more = {"count_include_pad": 1} if auto_pad != "VALID" else {}
+    p = pool(b, x, [3], strides=[2], ceil_mode=1, auto_pad=auto_pad, **more)
+    merged(b.model(total(b, b.conv(x, 2, 2, [3], strides=[2], auto_pad=auto_pad), p)), Conv=1)
+
+
+def test_empty_weights_stay() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, 8])
+    assert_stays(b.model(total(b, b.conv(x, 2, 0, [3]), b.conv(x, 2, 0, [3]))), "holds no elements")

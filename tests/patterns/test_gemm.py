@@ -189,3 +189,11 @@ def test_an_old_gemm_stays_without_its_sum() -> None:
     c = b.node("Gemm", b.input("x", [4, 5]), b.input("w", [5, 3]), b.random(3))
     model = b.model(b.node("Add", c, b.input("b", [3])))
     assert apply(RULES, model).ops == operators(model)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("k", [1e300, 1e-300])
+def test_factors_beyond_a_float32_stay(k: float) -> None:
+    b = Builder(np.float64)
+    y = b.node("Gemm", b.node("Mul", b.input("x", [2, 4]), b.constant(k)), b.input("w", [4, 3]))
+    assert_stays(b.model(y), "out of the range", rules=RULES)

@@ -155,3 +155,10 @@ def test_any_layers(seed: int, dtype: Any, flat: bool) -> None:
     result = apply(merge_parallel_linears, model)
     assert not flat or (result.applied and result.ops["MatMul"] + result.ops["Gemm"] == 1), result.reasons
     assert_equal_to_rounding(model, result.model, SIZES)
+
+
+def test_empty_weights_stay() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2])
+    model = b.model(total(b, b.node("MatMul", x, b.random(2, 0)), b.node("MatMul", x, b.random(2, 0))))
+    assert_stays(model, "holds no elements")

@@ -286,3 +286,36 @@ def test_indices_of_maxima_stay() -> None:
     y, where = b.node("MaxPool", p, kernel_shape=[3], outputs=2)
     model = b.model(y, b.node("Cast", where, to=1))
     assert apply(RULES, model).ops == operators(model)
+
+
+@pytest.mark.parametrize("op", ["Conv", "AveragePool", "MaxPool"])
+def test_two_pads_go_in_one_run(op: str) -> None:
+    """By one rule alone, and byte for byte where it runs again."""
+    b = Builder()
+    fill = [b.constant(-np.inf)] if op == "MaxPool" else []
+    x, amounts = b.input("x", ["N", 2, 9]), b.constant([0, 0, 1, 0, 0, 1])
+    p = b.node("Pad", b.node("Pad", x, amounts, *fill), amounts, *fill)
+    model = b.model(b.conv(p, 2, 3, [3]) if op == "Conv" else b.node(op, p, kernel_shape=[3]))
+    names = {"Conv": "conv", "AveragePool": "average_pool", "MaxPool": "max_pool"}
+    rule = getattr(pad, f"fold_pad_into_{names[op]}")
+    once = apply(rule, model)
+    assert once.ops == {op: 1}
+    again = apply(rule, once.model).model
+    assert again.SerializeToString(deterministic=True) == once.model.SerializeToString(deterministic=True)
+    assert_equal(model, once.model, SIZES)
+
+
+@declines("fold_pad_into_max_pool_after_relu")
+def test_the_lowest_integer_has_no_absolute_value() -> None:
+    b = Builder(np.int8)
+    p = b.node("Pad", b.node("Abs", b.input("x", [1, 2, 9])), b.constant([0, 0, 1, 0, 0, 1]))
+    assert_stays(b.model(b.node("MaxPool", p, kernel_shape=[3])), "floats or unsigned integers", rules=RULES)
+
+
+def test_an_absolute_value_of_bytes_before_max_pool() -> None:
+    b = Builder(np.uint8)
+    p = b.node("Pad", b.node("Abs", b.input("x", [1, 2, 9])), b.constant([0, 0, 1, 0, 0, 1]))
+    model = b.model(b.node("MaxPool", p, kernel_shape=[3]))
+    result = apply(RULES, model)
+    assert result.ops == {"Abs": 1, "MaxPool": 1}, result.reasons
+    assert_equal(model, result.model, SIZES, tolerance=0)

@@ -173,3 +173,9 @@ def test_any_clips(shape: Any, dtype: Any, lows: Any, highs: Any) -> None:
 def test_clips_of_odd_bounds_stay(first: Any, second: Any, reason: str) -> None:
     b = Builder()
     assert_stays(after(b, _clip(b, _clip(b, b.input("x", [9]), *first), *second)), reason)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_a_relu_of_the_absolute_value_of_integers_stays(dtype: type) -> None:
+    b = Builder(dtype)
+    assert_stays(after(b, b.node("Relu", b.node("Abs", b.input("x", [9])))), "floats or unsigned integers")

@@ -288,3 +288,13 @@ def test_matmuls_with_another_sum_between_stay(shape: tuple[int, ...], reason: s
     b = Builder()
     c = b.node("Add", b.node("MatMul", b.input("x", [3, 2]), b.random(2, 4)), b.random(*shape))
     assert_stays(b.model(b.node("MatMul", c, b.random(4, 2)), rank=max(2, len(shape))), reason)
+
+
+@pytest.mark.parametrize("op", ["Conv", "Gemm", "MatMul"])
+def test_empty_weights_stay(op: str) -> None:
+    b = Builder()
+    taps = [1] if op == "Conv" else []
+    x = b.input("x", ["N", 2, 5] if taps else ["N", 2])
+    first, second = ((0, 2), (3, 0)) if taps else ((2, 0), (0, 3))
+    y = b.node(op, b.node(op, x, b.random(*first, *taps)), b.random(*second, *taps))
+    assert_stays(b.model(y), "holds no elements")

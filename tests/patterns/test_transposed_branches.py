@@ -191,3 +191,12 @@ def test_any_branches(seed: int, dtype: Any, alike: bool) -> None:
     result = apply(merge_transposed_branches, model)
     assert not alike or result.ops == {"ConvTranspose": 1}, result.reasons
     assert_equal_to_rounding(model, result.model, SIZES[:1], by_definition if dtype is np.float64 else run)
+
+
+def test_empty_weights_stay() -> None:
+    b = Builder()
+    x = b.input("x", ["N", 2, 5])
+    model = b.model(
+        total(b, b.node("ConvTranspose", x, b.random(2, 0, 3)), b.node("ConvTranspose", x, b.random(2, 0, 3)))
+    )
+    assert_stays(model, "holds no elements")
