@@ -7,6 +7,9 @@ from onnx import TensorProto
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
+from ._dims import same
+from .attention import require_open_rows
+
 SETS = ("npu",)
 WIDE = (TensorProto.FLOAT, TensorProto.DOUBLE)
 HEADS_LAST = "Transpose(Reshape({x}, {shape}))<perm=[0, 2, 1, 3]>"
@@ -43,6 +46,8 @@ def decompose_attention(m: Match) -> Replacement:
 
     Declines when
         there is a cache of keys and values, a causal or boolean mask, a softcap, or another use of the scores;
+        the mask may hold -infinity (a row that is all masked is 0 in ONNX Runtime's Attention, and NaN in Softmax), or
+        does not have certainly as many columns as there are keys;
         query and key do not have equally many heads, or the size of a head is unknown;
         q is of half precision, where the scores may overflow.
 
@@ -66,6 +71,8 @@ def decompose_attention(m: Match) -> Replacement:
     if rank not in (3, 4) or m.k.rank != rank or m.v.rank != rank:
         raise Decline("the ranks of q, k and v are unknown, or not 3 or 4 in all")
     heads, size = _heads(m, rank)
+    if m.mask is not None:
+        _require_mask(m)
     given = m.y.attr("scale")
     scale = float(given) if given else 1 / np.sqrt(size)
     outcome = ("three" if rank == 3 else "four") + ("" if m.mask is None else "_masked")
@@ -88,6 +95,14 @@ def _require_plain(m: Match) -> None:
         raise Decline(f"'{m.mask.name}' is not of the type of '{m.q.name}'")
     if m.mask is not None and m.mask.rank is None:
         raise Decline(f"the rank of '{m.mask.name}' is unknown")
+
+
+def _require_mask(m: Match) -> None:
+    """That Add takes the mask as Attention does, at every value it may have. Raises Decline."""
+    columns = m.mask.shape[-1] if m.mask.shape else None
+    if not same(columns, m.k.shape[-2]):
+        raise Decline(f"the mask '{m.mask.name}' has not certainly as many columns as there are keys")
+    require_open_rows(m, m.mask)
 
 
 def _heads(m: Match, rank: int) -> tuple[int, int]:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
 from ._arrays import floats, require_float, scalar
 from ._dims import same_shape
 
 SETS = ("ort",)
+LIMITS = np.finfo(np.float32)
 
 
 # --- activations ---------------------------------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ def fuse_scale_into_matmul(m: Match) -> Replacement:
 
     Declines when
         the type is not float32, or an operand is a vector;
-        the factor is not one finite number, or is zero in a division;
+        the factor is not one finite number, or is zero; it, or its inverse, is too small for a normal float32;
         the product is used elsewhere.
 
     Example
@@ -210,7 +213,10 @@ def fuse_scale_into_matmul(m: Match) -> Replacement:
         if factor == 0:
             raise Decline(f"'{m.s.name}' is zero")
         factor = 1 / factor
-    return Replacement(form=_form(m.p, factor))
+    least, most, form = float(LIMITS.tiny), float(LIMITS.max), _form(m.p, factor)
+    if not all(least <= abs(f) <= most for f in (factor, 1 / factor if factor else 0, form["alpha"])):
+        raise Decline(f"the factor {form['alpha']:g}, or its inverse, is no normal float32")
+    return Replacement(form=form)
 
 
 @rule(

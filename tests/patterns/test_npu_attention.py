@@ -40,7 +40,7 @@ def test_decompose_attention_of_any_size(
 ) -> None:
     feeds = qkv(batch, heads, t, s, size, dtype, rank)
     if masked:
-        feeds["mask"] = np.random.default_rng(0).standard_normal((t, s)).astype(dtype)
+        feeds["k_mask"] = np.random.default_rng(0).standard_normal((t, s)).astype(dtype)
     attrs: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads} if rank == 3 else {}
     attrs |= {"scale": scale} if scale else {}
     assert_decomposes(family.decompose_attention, "Attention", feeds, 23, **attrs)
@@ -113,3 +113,18 @@ def test_decompose_rotary_embedding_declines_an_unknown_size() -> None:
     dims = {"x": ["B", 3, "T", "D"]}
     says = "with a known size"
     assert_declines(family.decompose_rotary_embedding, says, "RotaryEmbedding", rotary(2, 3, 4, 4), 23, dims)
+
+
+@declines("decompose_attention")
+@pytest.mark.parametrize(
+    ("mask", "opset", "says"),
+    [
+        ({"mask": np.zeros((3, 5), np.float32)}, 23, "may hold -infinity"),
+        ({"k_mask": np.array([[0] * 5, [-np.inf] * 5, [0] * 5], np.float32)}, 23, "is all -infinity, or holds NaN"),
+        ({"k_mask": np.zeros((3, 2), np.float32)}, 24, "has not certainly as many columns as there are keys"),
+    ],
+)
+def test_decompose_attention_declines_masks(mask: dict[str, Any], opset: int, says: str) -> None:
+    """A row that is all masked is 0 in ONNX Runtime, and short masks are filled up from opset 24 on."""
+    feeds = qkv(2, 2, 3, 5, 4) | mask
+    assert_declines(family.decompose_attention, says, "Attention", feeds, opset)

@@ -171,6 +171,10 @@ def test_fuse_scale_into_matmul_declines() -> None:
     b = Builder()
     p = b.node("MatMul", b.input("a", ["N", 3]), b.random(3, 4))
     assert_declined(rule, b.model(b.node("Div", p, b.constant(0.0))), "is zero")
+    for op, value in (("Div", 1e-40), ("Div", 2e38), ("Mul", 1e-40), ("Mul", 0.0)):
+        b = Builder()
+        p = b.node("MatMul", b.input("a", ["N", 3]), b.random(3, 4))
+        assert_declined(rule, b.model(b.node(op, p, b.constant(value))), "is no normal float32")
     b = Builder()
     p = b.node("MatMul", b.input("a", [3]), b.random(3, 4))
     assert_declined(rule, b.model(b.node("Mul", p, b.constant(2.0))), "an operand is a vector")

@@ -6,6 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from surgeon_passes.patterns import squeeze
+from surgeon_passes.rules.registry import rules_of
+
 from .harness import Builder, apply, assert_equal, constants
 from .moves import EXACT, after, assert_becomes, assert_stays, target
 
@@ -119,3 +122,18 @@ def test_random_chains(seed: int) -> None:
     found = apply(EXACT, model)
     assert sum(found.ops.values()) <= 2
     assert_equal(model, found.model, ({"N": 2}, {"N": 1}, {"N": 0}), tolerance=0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(("Squeeze", [0]), ("Squeeze", [])), (("Squeeze", []), ("Unsqueeze", [0])), (("Unsqueeze", [0]), ("Squeeze", []))],
+)
+def test_no_axes_may_be_all_axes(first: tuple[str, list[int]], second: tuple[str, list[int]]) -> None:
+    b = Builder(opset=13)
+    y = b.input("x", [1, "N", 1])
+    for op, axes in (first, second):
+        y = b.node(op, y, b.constant(np.array(axes, np.int64), np.int64))
+    result = apply(list(rules_of(squeeze)), after(b, y, 1))
+    assert not result.applied and any("names no axes" in r or "given and empty" in r for r in result.reasons), (
+        result.reasons
+    )
