@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon_passes import Decline, Match, Replacement, rule
 
 from ._arrays import channel_vector, floats, require_finite
-from ._conditions import number, require_single_or_half
+from ._conditions import number, require_same_rank, require_single_or_half
 from ._dims import ints, same, same_shape
 
 # --- GroupNormalization --------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def fuse_mean_variance_normalization(m: Match) -> Replacement:
 
     Declines when
         the opset is below 9, or x is not float32 (ONNX Runtime has no other kernel);
-        the rank is unknown, or the axes are none.
+        the rank is unknown, or raised by a constant; the axes are none.
 
     Example
         before:
@@ -172,6 +172,7 @@ def fuse_mean_variance_normalization(m: Match) -> Replacement:
     axes = sorted({axis % m.x.rank for axis in ints(m.axes)})
     if not axes:
         raise Decline("it names no axes")
+    require_same_rank(m.x, m.y)
     return Replacement(over=axes)
 
 

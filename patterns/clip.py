@@ -58,7 +58,7 @@ def fuse_relu_into_clip(m: Match) -> Replacement:
         y = Relu(c)
     """,
     rewrite="y = Clip(x, Low, high)",
-    exactness="exact",
+    exactness="rounding",
     sets=("fusion",),
     opset=(6, None),
     tag="clipped",
@@ -67,7 +67,7 @@ def fuse_relu_after_clip(m: Match) -> Replacement:
     """A Relu behind a Clip is its lower bound.
 
     Algebra
-        max(clip(x, low, high), 0) = clip(x, max(low, 0), high) where high > 0
+        max(clip(x, low, high), 0) = clip(x, max(low, 0), high) where high > 0; the sign of a zero may change
 
     Declines when
         the upper bound is not positive, or below the lower one; a bound is NaN; the Clip has no bound at all;

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
 from ._arrays import Floats, floats, require_finite
-from ._conditions import number, require_single_or_half
+from ._conditions import number, require_same_rank, require_single_or_half
 
 # --- LayerNormalization --------------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def fuse_layer_normalization(m: Match) -> Replacement:
     Declines when
         the opset is below 17, or x is double (LayerNormalization computes in single precision);
         the axes are not the last ones, or one of their sizes is unknown;
-        epsilon is not one finite number.
+        epsilon is not one finite number; a constant raises the rank of x.
 
     Example
         before:
@@ -66,6 +66,7 @@ def fuse_layer_normalization(m: Match) -> Replacement:
             }
     """
     axis, sizes = _last_axes(m, "LayerNormalization")
+    require_same_rank(m.x, m.y)
     return Replacement(Scale=np.ones(sizes), axis=axis, epsilon=_epsilon(m.eps, m.x))
 
 
@@ -145,7 +146,7 @@ def fuse_rms_normalization(m: Match) -> Replacement:
     Declines when
         the opset is below 23, or x is double (epsilon and the sums may be of single precision);
         the axes are not the last ones, or one of their sizes is unknown;
-        epsilon is not one finite number.
+        epsilon is not one finite number; a constant raises the rank of x.
 
     Example
         before:
@@ -167,6 +168,7 @@ def fuse_rms_normalization(m: Match) -> Replacement:
             }
     """
     axis, sizes = _last_axes(m, "RMSNormalization")
+    require_same_rank(m.x, m.y)
     return Replacement(Scale=np.ones(sizes), axis=axis, epsilon=_epsilon(m.eps, m.x))
 
 

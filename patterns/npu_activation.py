@@ -206,10 +206,11 @@ def decompose_celu(m: Match) -> Replacement:
     """Celu is an Elu of the scaled input.
 
     Algebra
-        celu(x) = max(0, x) + min(0, alpha·(exp(x/alpha) - 1)) = alpha·elu(x/alpha) for alpha > 0
+        celu(x) = max(0, x) + min(0, alpha·(exp(x/alpha) - 1)) = alpha·elu(x/alpha) for alpha > 0;
+        of an x above alpha times the largest float32 the scaled form is infinite
 
     Declines when
-        alpha is not positive, or a function's caller gives it.
+        alpha is below 1e-3 (x/alpha may overflow), or a function's caller gives it.
 
     Example
         before:
@@ -228,6 +229,8 @@ def decompose_celu(m: Match) -> Replacement:
     alpha = float(m.y.attr("alpha"))
     if not alpha > 0:
         raise Decline(f"alpha is {alpha:g}: the scaled form bends the other way")
+    if alpha < 1e-3:
+        raise Decline(f"alpha is {alpha:g}: x/alpha may overflow")
     return Replacement("one") if alpha == 1 else Replacement("other", Inverse=1 / alpha, Alpha=alpha)
 
 

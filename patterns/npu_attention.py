@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon_passes import Decline, Match, Operand, Replacement, rule
+from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._dims import same_shape
+from ._dims import same
+from .attention import require_open_rows
 
 SETS = ("npu",)
 WIDE = (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -45,7 +46,8 @@ def decompose_attention(m: Match) -> Replacement:
 
     Declines when
         there is a cache of keys and values, a causal or boolean mask, a softcap, or another use of the scores;
-        the mask may be shorter than the keys, which pads it, or a row of it is certainly all -infinity;
+        the mask may hold -infinity (a row that is all masked is 0 in ONNX Runtime's Attention, and NaN in Softmax), or
+        does not have certainly as many columns as there are keys;
         query and key do not have equally many heads, or the size of a head is unknown;
         q is of half precision, where the scores may overflow.
 
@@ -68,9 +70,9 @@ def decompose_attention(m: Match) -> Replacement:
     rank = m.q.rank
     if rank not in (3, 4) or m.k.rank != rank or m.v.rank != rank:
         raise Decline("the ranks of q, k and v are unknown, or not 3 or 4 in all")
-    if m.mask is not None:
-        _require_whole(m.mask, m.k)
     heads, size = _heads(m, rank)
+    if m.mask is not None:
+        _require_mask(m)
     given = m.y.attr("scale")
     scale = 1 / np.sqrt(size) if given is None else float(given)
     outcome = ("three" if rank == 3 else "four") + ("" if m.mask is None else "_masked")
@@ -95,13 +97,12 @@ def _require_plain(m: Match) -> None:
         raise Decline(f"the rank of '{m.mask.name}' is unknown")
 
 
-def _require_whole(mask: Operand, keys: Operand) -> None:
-    """A short mask is padded with -infinity, where Add would broadcast it; a row that is all masked is 0, not NaN."""
-    if not same_shape(mask.shape[-1:], keys.shape[-2:-1]):
-        raise Decline(f"'{mask.name}' may be shorter than the keys, and be padded")
-    known = mask.value
-    if isinstance(known, np.ndarray) and not np.isfinite(known.max(axis=-1, initial=-np.inf)).all():
-        raise Decline(f"a row of '{mask.name}' is all -infinity, or holds what is not finite")
+def _require_mask(m: Match) -> None:
+    """That Add takes the mask as Attention does, at every value it may have. Raises Decline."""
+    columns = m.mask.shape[-1] if m.mask.shape else None
+    if not same(columns, m.k.shape[-2]):
+        raise Decline(f"the mask '{m.mask.name}' has not certainly as many columns as there are keys")
+    require_open_rows(m, m.mask)
 
 
 def _heads(m: Match, rank: int) -> tuple[int, int]:

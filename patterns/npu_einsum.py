@@ -247,7 +247,7 @@ def decompose_einsum(m: Match) -> Replacement:
     summed = "".join(c for c in left if c in right and c not in equation.result)
     sizes = _sizes(m, equation, summed)
     if not summed:
-        return _product(equation, sizes)
+        return _product(m, equation)
     rows, columns = _without(left, batch + summed), _without(right, batch + summed)
     rows, columns = ("".join(c for c in equation.result if c in part) for part in (rows, columns))
     found: dict[str, Any] = {
@@ -265,18 +265,24 @@ def decompose_einsum(m: Match) -> Replacement:
     return Replacement(_name(kind, a, b, y), **found)
 
 
-def _product(equation: Equation, sizes: Mapping[str, Any]) -> Replacement:
-    """Nothing is summed: both operands in the order of the result, with ones for what they lack."""
+def _product(m: Match, equation: Equation) -> Replacement:
+    """Nothing is summed: both operands in the order of the result, with ones for what they lack.
+
+    The sizes are each operand's own: what is 1 in one of them is broadcast by Mul.
+    """
     found: dict[str, Any] = {}
     moved = []
-    for side, term in zip("AB", equation.terms, strict=True):
+    for side, operand, term in zip("AB", (m.a, m.b), equation.terms, strict=True):
+        own = dict(zip(term, _shape(operand, term), strict=True))
         wanted = "".join(c for c in equation.result if c in term)
         found[f"to_{side.lower()}"] = perm = _permutation(term, wanted)
         moved.append(perm is not None)
         dims: list[Any] = []
         for place, letter in enumerate(equation.result):
-            known = 0 if letter in term and wanted.index(letter) == place else sizes[letter]
-            dims.append(known if letter in term else 1)
+            if letter not in term:
+                dims.append(1)
+            else:
+                dims.append(0 if wanted.index(letter) == place else own[letter])
         found[f"Shape{side}"] = _target(dims, equation)
     a, b = moved
     return Replacement(_name("mul", a, b, False), **found)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
 SETS = ("npu",)
+CHOSEN = (
+    TensorProto.FLOAT,
+    TensorProto.FLOAT16,
+    TensorProto.DOUBLE,
+    TensorProto.INT32,
+    TensorProto.INT64,
+    TensorProto.UINT8,
+)
+"""Types that ONNX Runtime's Where takes."""
 
 
 @rule(
@@ -29,7 +39,7 @@ def decompose_gather_nd(m: Match) -> Replacement:
         x[i, j] = x'[i·J + j] with x' = x reshaped to [I·J, …]
 
     Declines when
-        batch_dims is not 0;
+        batch_dims is not 0, or an index names no axis;
         a size that the joined index needs, or more than one of the others, is unknown;
         an index is out of range: the original fails there.
 
@@ -51,6 +61,8 @@ def decompose_gather_nd(m: Match) -> Replacement:
         raise Decline("batch_dims is not 0")
     places = np.asarray(m.places.value)
     depth = places.shape[-1]
+    if depth == 0:
+        raise Decline(f"an index of '{m.places.name}' names no axis")
     if depth == 1:
         return Replacement("rows", Rows=places[..., 0])
     shape = m.x.shape
@@ -251,6 +263,7 @@ def decompose_trilu(m: Match) -> Replacement:
         y = x where the mask holds, else 0; the mask is the triangle
 
     Declines when
+        the type is one that ONNX Runtime's Where does not take (bool, small integers), or unknown;
         one of the last two sizes is unknown, or the mask would exceed 1 MiB.
 
     Example
@@ -265,11 +278,14 @@ def decompose_trilu(m: Match) -> Replacement:
                 y = Where(mask, x, zero)
             }
     """
+    if m.x.dtype not in CHOSEN:
+        raise Decline(f"'{m.x.name}' is of a type that Where may not take")
     shape = m.x.shape
     if shape is None or not all(isinstance(d, int) for d in shape[-2:]):
         raise Decline(f"the last two sizes of '{m.x.name}' are unknown")
     if shape[-1] * shape[-2] > 1 << 20:
         raise Decline(f"the mask would have {shape[-1] * shape[-2]} elements")
     k = 0 if m.k is None else int(np.asarray(m.k.value).reshape(()))
+    k = max(-shape[-2], min(k, shape[-1]))  # further out lies nothing, and numpy would overflow
     ones = np.ones(shape[-2:], np.bool_)
     return Replacement(Mask=np.triu(ones, k) if m.y.attr("upper") else np.tril(ones, k))

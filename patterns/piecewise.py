@@ -193,10 +193,10 @@ def fuse_leaky_relu(m: Match) -> Replacement:
     """The larger of x and a part of x, or the part where x is negative, is one LeakyRelu.
 
     Algebra
-        leaky(x) = x for x >= 0, else slope·x; max(x, slope·x) is that for slopes from 0 to 1
+        leaky(x) = x for x >= 0, else slope·x; max(x, slope·x) is that for slopes above 0, up to 1
 
     Declines when
-        the slope is not one finite number; Max is given one outside of 0 and 1;
+        the slope is not one finite number; Max is given one above 1, or not above 0 (0·∞ is NaN);
         x is double (the slope would be rounded to single precision);
         a constant raises the rank of x, or a rank is unknown;
         the inner results are used elsewhere.
@@ -216,7 +216,7 @@ def fuse_leaky_relu(m: Match) -> Replacement:
     require_same_rank(m.x, m.y)
     require_single_or_half(m.x, "LeakyRelu")
     alpha = number(m.slope)
-    if m.y.op == "Max" and not 0 <= alpha <= 1:
+    if m.y.op == "Max" and not 0 < alpha <= 1:
         raise Decline(f"the larger of x and {alpha}·x is not x where x is positive")
     return Replacement(alpha=alpha)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon_passes import Decline, Match, Replacement, rule
+from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
 from ._dims import ints, places, require_legal, reshape_target
 
@@ -28,6 +28,7 @@ def merge_squeeze_unsqueeze(m: Match) -> Replacement:
         both move no element; the result has the rank of x where as many axes come back as went
 
     Declines when
+        the Squeeze takes all axes of size 1 (none are named, or an empty tensor of them);
         other axes come back and more than one dim of the result is not known.
 
     Example
@@ -45,6 +46,7 @@ def merge_squeeze_unsqueeze(m: Match) -> Replacement:
             }
     """
     gone, back = ints(m.gone), ints(m.back)
+    _require_named(m.a, gone)
     require_legal(m.x, m.a)
     if _axes_agree(gone, back, m.x.rank):
         return Replacement("drop")
@@ -70,6 +72,7 @@ def merge_unsqueeze_squeeze(m: Match) -> Replacement:
         both move no element; where the axes that were added go again, x is left
 
     Declines when
+        the Squeeze takes all axes of size 1 (none are named, or an empty tensor of them);
         other axes go and more than one dim of the result is not known.
 
     Example
@@ -86,6 +89,7 @@ def merge_unsqueeze_squeeze(m: Match) -> Replacement:
             }
     """
     added, gone = ints(m.added), ints(m.gone)
+    _require_named(m.y, gone)
     rank = None if m.x.rank is None else m.x.rank + len(added)
     if _axes_agree(added, gone, rank):
         return Replacement("drop")
@@ -162,7 +166,8 @@ def merge_squeezes(m: Match) -> Replacement:
         the axes of the second are those of x that the first left, in their order
 
     Declines when
-        one of them takes all axes of size 1; an axis counts from the back and the rank is unknown;
+        one of them takes all axes of size 1 (none are named, or an empty tensor of them);
+        an axis counts from the back and the rank is unknown;
         the intermediate is used elsewhere.
 
     Example
@@ -179,9 +184,17 @@ def merge_squeezes(m: Match) -> Replacement:
                 y = Squeeze(x, axes)
             }
     """
+    _require_named(m.a, ints(m.first))
+    _require_named(m.y, ints(m.second))
     inner = _known_places(ints(m.first), m.x.rank)
     outer = _known_places(ints(m.second), None if m.x.rank is None else m.x.rank - len(inner))
     return Replacement(Axes=np.array(sorted({*inner, *_among_others(outer, inner)}), np.int64))
+
+
+def _require_named(squeeze: Operand, axes: list[int]) -> None:
+    """That a Squeeze names axes: an empty tensor of them means all of size 1 to ONNX Runtime. Raises Decline."""
+    if not axes:
+        raise Decline(f"'{squeeze.name}' names no axes: it may take all of size 1")
 
 
 def _known_places(axes: list[int], rank: int | None) -> set[int]:

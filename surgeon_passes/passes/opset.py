@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import onnx
-from onnx import AttributeProto, defs, helper, version_converter
+from onnx import AttributeProto, defs, helper, numpy_helper, version_converter
 
 from surgeon_passes.errors import UsageError
 from surgeon_passes.model.light import without_weights
@@ -21,9 +21,10 @@ RULE = "convert_opset"
 class ConvertOpset(Preparation):
     """Upgrade the model to a newer opset of ai.onnx: once, before it is imported.
 
-    Where onnx's converter fails, or what it gives is not valid or not the same function, the model stays at its opset and
-    the reason is recorded. Model-local functions keep the opsets that they import. ``version`` below the model's, or
-    beyond what the installed onnx knows, is a UsageError.
+    Where onnx's converter fails, or is known to leave an operator with its old form and another meaning, or what it
+    gives is not valid or not the same function, the model stays at its opset and the reason is recorded. Model-
+    local functions keep the opsets that they import. ``version`` below the model's, or beyond what the installed
+    onnx knows, is a UsageError.
     """
 
     name: ClassVar[str] = "opset"
@@ -49,6 +50,10 @@ class ConvertOpset(Preparation):
             )
             draft.decline(RULE, root, reason)
             return
+        held = misread(draft.proto, now, self.version)
+        if held:
+            draft.decline(RULE, root, f"the model stays at opset {now}: {held}")
+            return
         try:
             found = converted(draft.proto, self.version)
         except Exception as error:  # the converter raises whatever comes to its mind
@@ -65,6 +70,75 @@ class ConvertOpset(Preparation):
 def opset_of(proto: onnx.ModelProto) -> int:
     """The opset of ai.onnx that a model imports; 0 where it imports none."""
     return next((o.version for o in proto.opset_import if not domain_of(o.domain)), 0)
+
+
+def misread(proto: onnx.ModelProto, old: int, new: int) -> str:
+    """Why the converter would change what a node means, in the graph or in a body at any depth; "" where it would not.
+
+    The end check alone is not enough: it may never run the body of an If or a Loop. Functions keep their own opsets.
+    """
+    crossed = {op for op, since in MISREAD.items() if old < since <= new}
+    if not any(node.op_type in crossed for node, _ in _everywhere(proto.graph)):
+        return ""
+    try:
+        graph = onnx.shape_inference.infer_shapes(without_weights(proto)).graph
+    except Exception:  # ranks stay unknown
+        graph = proto.graph
+    values = {t.name: numpy_helper.to_array(t) for t in _small(proto.graph)}
+    for node, ranks in _everywhere(graph):
+        if domain_of(node.domain) or node.op_type not in crossed or _means_the_same(node, ranks, values):
+            continue
+        since = MISREAD[node.op_type]
+        named = f"{node.op_type} '{node.name or node.output[0]}'"
+        return f"{named} means something else from opset {since} on, and the converter leaves it as it is"
+    return ""
+
+
+MISREAD = {"Selu": 6, "Resize": 11, "Upsample": 11, "Hardmax": 13}
+"""Operators that the converter leaves as they are, by the opset from which on that means something else."""
+
+
+def _means_the_same(node: onnx.NodeProto, ranks: Mapping[str, int], values: Mapping[str, Any]) -> bool:
+    held = {a.name: helper.get_attribute_value(a) for a in node.attribute if not a.ref_attr_name}
+    if node.op_type == "Selu":
+        return {"alpha", "gamma"} <= held.keys()
+    if node.op_type == "Hardmax":
+        rank, axis = ranks.get(node.input[0]), held.get("axis")
+        return axis == -1 or (rank is not None and (1 if axis is None else axis) == rank - 1)
+    if node.op_type in ("Resize", "Upsample"):
+        scales = held.get("scales", values.get(node.input[1]) if len(node.input) > 1 else None)
+        # enlarged whole times, half_pixel with round_prefer_floor finds the places that asymmetric with floor finds
+        whole = scales is not None and all(s >= 1 and float(s).is_integer() for s in scales)
+        return whole and held.get("mode", b"nearest") == b"nearest"
+    return False
+
+
+def _everywhere(graph: onnx.GraphProto, outer: Mapping[str, int] | None = None) -> Iterator[tuple[onnx.NodeProto, Any]]:
+    """Nodes of a graph and its bodies, each with the ranks that are known there by name."""
+    ranks = dict(outer or {})
+    ranks |= {t.name: len(t.dims) for t in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            ranks[value.name] = len(value.type.tensor_type.shape.dim)
+        else:
+            ranks.pop(value.name, None)
+    for node in graph.node:
+        yield node, ranks
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _everywhere(body, ranks)
+
+
+def _small(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Constants of the main graph of a few elements, which callers cannot override; a body's own would need its scope."""
+    given = {value.name for value in graph.input}
+    held = [t for t in graph.initializer if t.name not in given]
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            held.append(onnx.TensorProto())
+            held[-1].CopyFrom(node.attribute[0].t)
+            held[-1].name = node.output[0]
+    yield from (t for t in held if t.data_location != onnx.TensorProto.EXTERNAL and list(t.dims)[:1] <= [8])
 
 
 def converted(proto: onnx.ModelProto, version: int) -> onnx.ModelProto:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -278,3 +279,57 @@ def test_weights_that_the_converter_brings_keep_apart() -> None:
     new = converted(proto, 17)
     onnx.checker.check_model(new)
     same(run(proto, x=floats(2, 4)), run(new, x=floats(2, 4)))
+
+
+BRANCHES = """
+g ({of} x, bool c) => (float s) {{
+    s = If(c)<
+        then_branch = t () => (float u) {{ w = {node}
+            u = ReduceSum<keepdims=0>(w) }},
+        else_branch = e () => (float v) {{ v = ReduceSum<keepdims=0>(x) }}
+    >
+}}
+"""
+CHANGED = [
+    ("float[2,3,4]", "Hardmax<axis=1>(x)", 12, 13),
+    ("float[2,3,4]", "Hardmax(x)", 12, 13),
+    ("float[1,1,3,4]", 'Resize<mode="linear">(x, k)', 10, 18),
+    ("float[1,1,3,4]", 'Upsample<mode="linear">(x, k)', 9, 11),
+    ("float[1,1,3,4]", "Resize(x, half)", 10, 11),
+    ("float[4]", "Selu(x)", 5, 6),
+]
+
+
+def scales() -> dict[str, Any]:
+    held = {"k": [1, 1, 2, 3], "half": [1, 1, 2, 1.5]}
+    return {name: np.array(value, np.float32) for name, value in held.items()}
+
+
+@pytest.mark.parametrize(("kind", "node", "old", "new"), CHANGED)
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_the_converter_misreads_holds_the_opset(kind: str, node: str, old: int, new: int, inside: bool) -> None:
+    """In the body of an If the end check may never see it."""
+    plain = f"g ({kind} x) => (float s) {{ w = {node}\n s = ReduceSum<keepdims=0>(w) }}"
+    proto = model(BRANCHES.format(of=kind, node=node) if inside else plain, opset=old, **scales())
+    found = of(sp.optimize(proto, opset=new))
+    assert found.status == "declined" and "means something else from opset" in found.reason
+    assert node.partition("<")[0].partition("(")[0] in found.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "node", "old", "new"),
+    [
+        ("float[2,3]", "Hardmax(x)", 12, 13),
+        ("float[2,3,4]", "Hardmax<axis=-1>(x)", 12, 13),
+        ("float[2,3,4]", "Hardmax<axis=2>(x)", 12, 13),
+        ("float[1,1,3,4]", "Resize(x, k)", 10, 11),
+        ("float[1,1,3,4]", "Upsample(x, k)", 9, 11),
+    ],
+)
+def test_what_keeps_its_meaning_is_upgraded(kind: str, node: str, old: int, new: int) -> None:
+    proto = model(BRANCHES.format(of=kind, node=node), opset=old, **scales())
+    held = converted(proto, new)
+    assert of(sp.optimize(proto, opset=new)).status == "applied"
+    x = floats(*map(int, kind[6:-1].split(",")))
+    for c in (True, False):
+        same(run(proto, x=x, c=np.array(c)), run(held, x=x, c=np.array(c)))

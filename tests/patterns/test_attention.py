@@ -186,3 +186,17 @@ def test_a_mask_that_is_given_stays() -> None:
     b = Builder(opset=23)
     mask = b.input("mask", [1, 1, 3, 3])
     assert_stays(RULES, b.model(written_out(b, (1, 2, 3, 3, 4), mask=mask)), "may hold -infinity")
+
+
+@declines("fuse_attention")
+@pytest.mark.parametrize("computed", [False, True])
+def test_rows_that_are_masked_in_half_precision_stay(computed: bool) -> None:
+    """What is added there loses the scores; Attention adds in single precision, and keeps them."""
+    b = Builder(np.float16, opset=23)
+    held = np.zeros((3, 4), np.float16)
+    held[1] = -65504
+    mask = b.constant(held)
+    if computed:
+        mask = b.node("Where", b.input("c", [3, 4], np.bool_), b.constant(0.0), b.constant(-65504.0))
+    model = b.model(written_out(b, (1, 2, 3, 4, 5), mask=mask))
+    assert_stays(RULES, model, "half precision loses the scores there")

@@ -180,3 +180,14 @@ def test_a_norm_without_a_bound_stays() -> None:
     """Zero over zero is NaN; LpNormalization gives zero."""
     b = Builder(opset=22)
     assert_stays(RULES, b.model(lp(b, b.input("x", [3, 4]), "ReduceL2", [1], None)), approximate=True)
+
+
+@declines("fuse_mean_variance_normalization")
+def test_mean_variance_normalization_of_a_raised_rank_stays() -> None:
+    b = Builder(opset=13)
+    x = b.input("x", ["N", 4])
+    d = b.node("Sub", x, b.node("ReduceMean", x, axes=[0]))
+    q = b.node("Pow", d, b.constant(np.full((1, 1, 1), 2.0)))
+    y = b.node("Div", d, b.node("Sqrt", b.node("ReduceMean", q, axes=[0])))
+    result = apply([channel_normalization.fuse_mean_variance_normalization], b.model(y, rank=3))
+    assert not result.applied

@@ -120,3 +120,7 @@ def test_two_of_a_kind_stay() -> None:
     b = Builder()
     y = b.node("Max", b.node("Max", b.input("x", [3]), b.constant(0.0)), b.constant(1.0))
     assert_stays(RULES, b.model(y))
+
+
+def test_a_relu_after_clip_may_change_the_sign_of_zero() -> None:
+    assert clip.fuse_relu_after_clip.exactness.value == "rounding"

@@ -290,3 +290,14 @@ def test_normalizations_without_an_epsilon() -> None:
     found = assert_fuses(RULES, model, LayerNormalization=1, RMSNormalization=1)
     for m in (model, found):
         assert np.isnan(run(m, {"x": np.ones((1, 6), np.float32)}).popitem()[1]).all()
+
+
+@pytest.mark.parametrize("rule", ["LayerNormalization", "RMSNormalization"])
+def test_a_constant_that_raises_the_rank_stays(rule: str) -> None:
+    b = Builder(opset=23)
+    x = b.input("x", ["N", 4])
+    d = b.node("Sub", x, mean(b, x, [-1])) if rule == "LayerNormalization" else x
+    variance = b.node("Add", mean(b, b.node("Mul", d, d), [-1]), b.constant(1e-5))
+    one = b.constant(np.ones((1, 1, 1)))
+    y = b.node("Mul", d, b.node("Div", one, b.node("Sqrt", variance)))
+    assert_stays(RULES, b.model(y, rank=3), "are not known to have the same rank")

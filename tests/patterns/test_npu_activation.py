@@ -68,6 +68,7 @@ def test_decompose_gelu_keeps_its_form() -> None:
 def test_decompose_celu_declines_a_negative_alpha() -> None:
     x = {"x": np.ones(3, np.float32)}
     assert_declines(family.decompose_celu, "alpha is -1", "Celu", x, 12, alpha=-1.0)
+    assert_declines(family.decompose_celu, "x/alpha may overflow", "Celu", x, 12, alpha=1e-30)
 
 
 @declines("decompose_is_nan")

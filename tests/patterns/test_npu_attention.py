@@ -40,7 +40,7 @@ def test_decompose_attention_of_any_size(
 ) -> None:
     feeds = qkv(batch, heads, t, s, size, dtype, rank)
     if masked:
-        feeds["mask"] = np.random.default_rng(0).standard_normal((t, s)).astype(dtype)
+        feeds["k_mask"] = np.random.default_rng(0).standard_normal((t, s)).astype(dtype)
     attrs: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads} if rank == 3 else {}
     attrs |= {"scale": scale} if scale else {}
     assert_decomposes(family.decompose_attention, "Attention", feeds, 23, **attrs)
@@ -60,9 +60,9 @@ def test_decompose_attention_of_open_sizes() -> None:
         ({}, {"is_causal": 1}, "it is causal, or caps its scores"),
         ({}, {"softcap": 5.0}, "it is causal, or caps its scores"),
         ({"mask": np.ones((3, 5), np.bool_)}, {}, "'mask' is not of the type of 'q'"),
-        ({"mask": np.ones((3, 1), np.float32)}, {}, "may be shorter than the keys, and be padded"),
-        ({"mask": np.ones((3, 4), np.float32)}, {}, "may be shorter than the keys, and be padded"),
-        ({"kmask": np.full((3, 5), -np.inf, np.float32)}, {}, "a row of 'kmask' is all -infinity"),
+        ({"mask": np.ones((3, 1), np.float32)}, {}, "has not certainly as many columns as there are keys"),
+        ({"mask": np.ones((3, 4), np.float32)}, {}, "has not certainly as many columns as there are keys"),
+        ({"kmask": np.full((3, 5), -np.inf, np.float32)}, {}, "a row of the mask 'kmask' is all -infinity"),
         ({}, {"softmax_precision": 11}, "its Softmax is of another precision"),
         ({"x": np.ones((2, 1, 5, 4), np.float32), "v": np.ones((2, 1, 5, 4), np.float32)}, {}, "equally many heads"),
     ],
@@ -78,7 +78,7 @@ def test_decompose_attention_declines_types_and_sizes() -> None:
     ranks = {**qkv(1, 1, 3, 5, 4), "q": np.ones((1, 3, 4), np.float32)}
     assert_declines(rule, "not 3 or 4 in all", "Attention", ranks, 23, q_num_heads=1, kv_num_heads=1)
     masked = {**qkv(2, 2, 3, 5, 4), "mask": np.ones((3, 5), np.float32)}
-    says = "may be shorter than the keys"
+    says = "has not certainly as many columns"
     assert_declines(rule, says, "Attention", masked, 23, {"mask": [3, "M"]})
     past = {
         "none": np.ones(0),
@@ -139,3 +139,18 @@ def test_decompose_rotary_embedding_declines_an_unknown_size() -> None:
     dims = {"x": ["B", 3, "T", "D"]}
     says = "with a known size"
     assert_declines(family.decompose_rotary_embedding, says, "RotaryEmbedding", rotary(2, 3, 4, 4), 23, dims)
+
+
+@declines("decompose_attention")
+@pytest.mark.parametrize(
+    ("mask", "opset", "says"),
+    [
+        ({"mask": np.zeros((3, 5), np.float32)}, 23, "may hold -infinity"),
+        ({"k_mask": np.array([[0] * 5, [-np.inf] * 5, [0] * 5], np.float32)}, 23, "is all -infinity, or holds NaN"),
+        ({"k_mask": np.zeros((3, 2), np.float32)}, 24, "has not certainly as many columns as there are keys"),
+    ],
+)
+def test_decompose_attention_declines_masks(mask: dict[str, Any], opset: int, says: str) -> None:
+    """A row that is all masked is 0 in ONNX Runtime, and short masks are filled up from opset 24 on."""
+    feeds = qkv(2, 2, 3, 5, 4) | mask
+    assert_declines(family.decompose_attention, says, "Attention", feeds, opset)

@@ -140,3 +140,13 @@ def test_sum_einsum_operand_leaves_what_is_not_alone() -> None:
         family.sum_einsum_operand, model("aa,bc->c", {"x0": np.ones((2, 2), np.float32), **{"x1": feeds["x1"]}})
     )
     assert not result.applied and "takes a diagonal" in result.reasons[0]
+
+
+def test_decompose_einsum_of_an_open_size_that_is_one_at_last() -> None:
+    """Each operand is reshaped to sizes of its own: the other's would not fit where this one's is 1."""
+    from surgeon_passes.runtime import run
+
+    feeds = {"x0": np.ones((1, 3), np.float32), "x1": np.ones((2, 5, 3), np.float32)}
+    result = apply(family.decompose_einsum, model("ij,kij->kij", feeds, {"x0": ["N", 3]}))
+    assert result.ops == {"Reshape": 2, "Mul": 1}
+    np.testing.assert_array_equal(run(result.model, feeds)["y"], feeds["x1"])

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from surgeon_passes.patterns import npu_indexing as family
 
 from .covering import declines, property_of
-from .npu import assert_declines, assert_decomposes
+from .harness import apply, constants
+from .npu import assert_declines, assert_decomposes, one_node
 
 DTYPES = st.sampled_from([np.float32, np.float16, np.float64, np.int64])
 SEEDS = st.integers(0, 99)
@@ -158,3 +160,23 @@ def test_decompose_trilu_declines() -> None:
     assert_declines(family.decompose_trilu, "last two sizes of 'x' are unknown", "Trilu", feeds, 14, {"x": [2, "W"]})
     large = {"x": np.ones((1025, 1025), np.float32)}
     assert_declines(family.decompose_trilu, "the mask would have 1050625 elements", "Trilu", large, 14)
+    for dtype in (np.bool_, np.int8):
+        feeds = {"x": np.ones((2, 3), dtype)}
+        assert_declines(family.decompose_trilu, "of a type that Where may not take", "Trilu", feeds, 14)
+
+
+@pytest.mark.parametrize("k", [-(2**63), 2**63 - 1])
+def test_decompose_trilu_of_a_diagonal_far_out(k: int) -> None:
+    result = apply(family.decompose_trilu, one_node("Trilu", {"x": np.ones((2, 3), np.float32), "k": np.int64(k)}, 14))
+    assert result.ops == {"Where": 1}
+    mask = constants(result.model)
+    assert any(value.dtype == np.bool_ and value.all() == (k < 0) for value in mask.values())
+
+
+@declines("decompose_gather_nd")
+def test_decompose_gather_nd_declines_an_index_of_nothing() -> None:
+    feeds = {"x": np.ones((2, 3), np.float32), "places": np.zeros((2, 0), np.int64)}
+    model = one_node("GatherND", {"x": feeds["x"], "k": np.zeros((2, 1), np.int64)}, 13)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(feeds["places"], "k"))
+    result = apply(family.decompose_gather_nd, model)
+    assert not result.applied and any("names no axis" in r for r in result.reasons), result.reasons

@@ -103,7 +103,7 @@ def test_leaky_relu() -> None:
     def check(shape: list[int], dtype: Any, opset: int, slope: float, form: str) -> None:
         b = Builder(dtype, opset=max(opset, 12) if "OrEqual" in form else opset)
         model = b.model(leaky(b, b.input("x", shape), slope, form))
-        if form == "Max" and not 0 <= slope <= 1:
+        if form == "Max" and not 0 < slope <= 1:
             assert_stays(RULES, model, "is not x where x is positive")
             return
         found = assert_fuses(RULES, model, LeakyRelu=1)
@@ -266,3 +266,10 @@ def test_clips_that_are_scaled_otherwise_stay() -> None:
     b = Builder()
     c = b.node("Clip", b.input("x", [3]), b.constant(0.0), b.constant(6.0))
     assert_stays(RULES, b.model(b.node("Div", c, b.constant(3.0))))
+
+
+@declines("fuse_leaky_relu")
+def test_a_maximum_with_nothing_of_x_stays() -> None:
+    """0·∞ is NaN, and so is the maximum; LeakyRelu gives ∞."""
+    b = Builder(opset=16)
+    assert_stays(RULES, b.model(leaky(b, b.input("x", [3]), 0.0, "Max")), "is not x where x is positive")

@@ -175,6 +175,7 @@ def test_clips_of_odd_bounds_stay(first: Any, second: Any, reason: str) -> None:
     assert_stays(after(b, _clip(b, _clip(b, b.input("x", [9]), *first), *second)), reason)
 
 
+@declines("drop_relu_of_nonnegative")
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
 def test_a_relu_of_the_absolute_value_of_integers_stays(dtype: type) -> None:
     b = Builder(dtype)

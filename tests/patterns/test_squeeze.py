@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surgeon_passes.patterns import squeeze
+from surgeon_passes.rules.registry import rules_of
 
 from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, constants
@@ -203,3 +204,18 @@ def test_a_squeeze_that_is_read_elsewhere_stays() -> None:
     b = Builder()
     a = _axes(b, "Squeeze", b.input("x", [1, "N", 1]), [0])
     assert_stays(b.model(b.node("Neg", _axes(b, "Squeeze", a, [1])), b.node("Exp", a)), "is also used by")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(("Squeeze", [0]), ("Squeeze", [])), (("Squeeze", []), ("Unsqueeze", [0])), (("Unsqueeze", [0]), ("Squeeze", []))],
+)
+def test_no_axes_may_be_all_axes(first: tuple[str, list[int]], second: tuple[str, list[int]]) -> None:
+    b = Builder(opset=13)
+    y = b.input("x", [1, "N", 1])
+    for op, axes in (first, second):
+        y = b.node(op, y, b.constant(np.array(axes, np.int64), np.int64))
+    result = apply(list(rules_of(squeeze)), after(b, y, 1))
+    assert not result.applied and any("names no axes" in r or "given and empty" in r for r in result.reasons), (
+        result.reasons
+    )
