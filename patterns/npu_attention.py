@@ -97,7 +97,8 @@ def _require_plain(m: Match) -> None:
 
 def _require_whole(mask: Operand, keys: Operand) -> None:
     """A short mask is padded with -infinity, where Add would broadcast it; a row that is all masked is 0, not NaN."""
-    if not same_shape(mask.shape[-1:], keys.shape[-2:-1]):
+    shape, whole = mask.shape, keys.shape
+    if shape is None or whole is None or not same_shape(shape[-1:], whole[-2:-1]):
         raise Decline(f"'{mask.name}' may be shorter than the keys, and be padded")
     known = mask.value
     if isinstance(known, np.ndarray) and not np.isfinite(known.max(axis=-1, initial=-np.inf)).all():
