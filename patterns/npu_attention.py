@@ -99,8 +99,8 @@ def _require_plain(m: Match) -> None:
 
 def _require_mask(m: Match) -> None:
     """That Add takes the mask as Attention does, at every value it may have. Raises Decline."""
-    columns = m.mask.shape[-1] if m.mask.shape else None
-    if not same(columns, m.k.shape[-2]):
+    columns, keys = m.mask.shape, m.k.shape
+    if not columns or keys is None or not same(columns[-1], keys[-2]):
         raise Decline(f"the mask '{m.mask.name}' has not certainly as many columns as there are keys")
     require_open_rows(m, m.mask)
 

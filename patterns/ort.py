@@ -406,7 +406,7 @@ def _require_skip(m: Match, *vectors: Operand | None) -> None:
 
 
 def _along_the_last_axis(vector: Operand, x: Operand) -> bool:
-    if vector.rank != 1:
+    shape, whole = vector.shape, x.shape
+    if shape is None or whole is None or len(shape) != 1:
         return False
-    size = vector.shape[0]
-    return (isinstance(size, int) and size != 1) or same_shape(vector.shape, x.shape[-1:])
+    return (isinstance(shape[0], int) and shape[0] != 1) or same_shape(shape, whole[-1:])

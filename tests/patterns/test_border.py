@@ -212,6 +212,53 @@ def test_another_mode_stays() -> None:
 
 
 @declines("pad_conv_instead_of_border")
+@pytest.mark.parametrize(
+    ("places", "writes", "reason"),
+    [
+        ([0, 1, 1, 0, 0, 1], [[0, 0, 0]], "pads batch or channels, or crops"),
+        ([0, 0, 1, 0, 0, -1], [[0, 0, 0]], "pads batch or channels, or crops"),
+        ([0, 0, 1, 0, 0, 0], [[0, 0, 9]], "writes outside its data"),
+        ([0, 0, 1, 0, 0, 0], [[0, 0, 0], [0, 0, -6]], "writes a place twice"),
+        ([0, 0, 1, 0, 0, 2**27], [[0, 0, 0]], "too large to look at its border"),
+    ],
+)
+def test_other_places_stay(places: list[int], writes: list[list[int]], reason: str) -> None:
+    b = Builder()
+    c = b.node("Conv", b.input("x", [1, 2, 5]), b.random(1, 2, 1), b.constant([1.0]))
+    y = b.node("Pad", c, b.constant(places))
+    assert_stays(b.model(b.node("ScatterND", y, b.constant(writes), b.constant([1.0] * len(writes)))), reason)
+
+
+@declines("pad_conv_instead_of_border")
+def test_automatic_pads_stay() -> None:
+    assert_stays(written(Border(1, auto_pad="SAME_UPPER"), [1], [1]), "its pads are automatic")
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0, 2.0])
+def test_a_filled_pad_along_axes(fill: float) -> None:
+    """What the Pad fills in counts where nothing is written over it: here the last place."""
+    b = Builder(opset=18)
+    c = b.node("Conv", b.input("x", [1, 2, 5]), b.random(1, 2, 1), b.constant([1.0]))
+    y = b.node("Pad", c, b.constant([1, 1]), b.constant(fill), b.constant([-1]))
+    model = b.model(b.node("ScatterND", y, b.constant([[0, 0, 0]]), b.constant([1.0])))
+    if fill == 1.0:
+        padded(model, 0)
+    else:
+        assert_stays(model, f"holds {fill:g} where padding 'conv0' would give 1")
+
+
+@declines("pad_conv_instead_of_border")
+@pytest.mark.parametrize("name", ["fill", "axes"])
+def test_a_pad_that_is_not_constant_stays(name: str) -> None:
+    b = Builder(opset=18)
+    c = b.node("Conv", b.input("x", [1, 2, 5]), b.random(1, 2, 1), b.constant([1.0]))
+    more = [b.input("fill", []), b.constant([2])] if name == "fill" else ["", b.input("axes", [1], np.int64)]
+    y = b.node("Pad", c, b.constant([1, 1]), *more)
+    model = b.model(b.node("ScatterND", y, b.constant([[0, 0, 0]]), b.constant([1.0])))
+    assert_stays(model, f"'{name}' is not constant")
+
+
+@declines("pad_conv_instead_of_border")
 def test_an_unknown_size_stays() -> None:
     b = Builder()
     x = b.input("x", [1, 2, "H"])

@@ -50,6 +50,7 @@ def test_decompose_gather_nd_of_an_open_first_size() -> None:
         ([[0, 1]], ["N", "M", 4], {}, "behind the first are unknown"),
         ([[-1, 1]], ["N", 3, 4], {}, "counts from the end of an axis whose size is unknown"),
         ([[0, 3]], [5, 3, 4], {}, "lies outside of axis 1"),
+        ([[0, 1]], [5, 3, 0], {}, "'x' is empty"),
     ],
 )
 def test_decompose_gather_nd_declines(places: Any, dims: Any, attrs: dict[str, int], says: str) -> None:
