@@ -167,7 +167,7 @@ def part(b: Builder, x: str, row: int, column: int, form: str, end: int = FAR, s
 PLACES = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-@property_of("fuse_strided_slices_into_conv", "fuse_strided_slices")
+@property_of("fuse_strided_slices_into_conv")
 def test_focus() -> None:
     orders = list(permutations(range(4)))
 
@@ -191,12 +191,13 @@ def test_focus() -> None:
     check(False)
 
 
-@given(st.tuples(*[st.integers(1, 3)] * 4), FLOATS, OPSETS)
-@settings(max_examples=10, deadline=None)
-def test_quarters_row_by_row(sizes: tuple[int, ...], dtype: Any, opset: int) -> None:
+@property_of("fuse_strided_slices")
+@settings(max_examples=15, deadline=None)
+@given(st.tuples(*[st.integers(1, 3)] * 4), st.sampled_from(["one", "two"]), FLOATS, OPSETS)
+def test_quarters_row_by_row(sizes: tuple[int, ...], form: str, dtype: Any, opset: int) -> None:
     b = Builder(dtype, opset=opset)
     x = b.input("x", [*sizes[:2], 2 * sizes[2], 2 * sizes[3]])
-    y = b.node("Concat", *(part(b, x, *place, "one") for place in PLACES), axis=1)
+    y = b.node("Concat", *(part(b, x, *place, form) for place in PLACES), axis=1)
     assert_fuses([rearrange.fuse_strided_slices], b.model(y), tolerance=0, SpaceToDepth=1)
 
 
