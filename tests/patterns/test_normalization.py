@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,7 +162,7 @@ def test_what_is_no_normalization_of_the_last_axes_stays() -> None:
         assert_stays(RULES, b.model(norm(b, x, [1], eps=np.ones((3, 1)))), "is not one number")
         b = Builder(opset=23)
         model = b.model(norm(b, b.input("x", [3, 6]), [1], eps=np.full((1, 1, 1), 1e-5)), rank=3)
-        assert_stays(RULES, model, "epsilon raises the rank")
+        assert_stays(RULES, model, "are not known to have the same rank")
         b = Builder(opset=23)
         assert_stays(RULES, b.model(norm(b, unranked(b), [-1]), rank=2), "the rank of 'reshape0' is unknown")
 
@@ -179,6 +180,10 @@ def test_two_differences_and_a_long_chain_of_casts() -> None:
     assert all(d.verdict == "verified" for d in result.applied if d.rule == "fuse_layer_normalization")
 
 
+@pytest.mark.skipif(
+    tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 32),
+    reason="LayerNormalization of older ONNX Runtimes (1.25 for one) loses what is far from zero",
+)
 @pytest.mark.parametrize("size", [768, 4096])
 @pytest.mark.parametrize("center", [1e2, 1e4])
 def test_far_from_zero_layer_normalization_is_nearer_the_truth(center: float, size: int) -> None:
