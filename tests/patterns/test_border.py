@@ -301,8 +301,6 @@ def test_any_border(seed: int, dtype: Any) -> None:
     wide = dtype is np.float64
     assert_equal(model, result.model, [{}], 1e-13 if wide else None, runner=reference if wide else run)
 
-    padded(border.model())
-
 
 def test_an_index_of_no_axes_stays() -> None:
     b = Builder()
