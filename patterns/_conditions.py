@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from surgeon_passes import Decline, Operand
 
-from ._arrays import Floats, floats, require_finite
+from ._arrays import Floats, finite
 
 
 def require_same_rank(x: Operand, y: Operand) -> None:
@@ -23,7 +23,7 @@ def require_single_or_half(x: Operand, op: str) -> None:
 
 def number(operand: Operand) -> float:
     """The one number that a constant holds. Raises Decline where it holds several, or one that is not finite."""
-    values: Floats = require_finite(floats(operand), f"'{operand.name}'")
+    values: Floats = finite(operand)
     if values.size != 1:
         raise Decline(f"'{operand.name}' of shape {list(values.shape)} is not one number")
     return float(values.reshape(()))

@@ -7,9 +7,9 @@ from onnx import TensorProto
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats
 from ._conditions import number
 from ._dims import same, same_shape
+from ._masks import leaves, require_open_rows
 
 HEADS_FIRST, ROWS_FIRST = (0, 1, 3, 2), (0, 2, 3, 1)
 """How keys [N, heads, rows, size], and keys [N, rows, heads, size], are put for the product with the queries."""
@@ -107,60 +107,23 @@ def _require_mask(m: Match) -> None:
         raise Decline(f"the mask '{mask.name}' may enlarge the product")
     if mask.dtype != product.dtype:
         raise Decline(f"the type of the mask '{mask.name}' is unknown")
-    require_open_rows(m, mask)
+    require_open_rows(mask)
     if mask.dtype == TensorProto.FLOAT16:
-        _require_small(m, mask)
+        _require_small(mask)
 
 
-def _require_small(m: Match, mask: Operand) -> None:
+LOWEST_HALF = -16
+"""From here on half precision keeps less than six bits behind the point of what is added."""
+
+
+def _require_small(mask: Operand) -> None:
     """That no row of a half precision mask is so far below zero all over that the sum loses the scores. Raises Decline.
 
     Attention adds in single precision, where they are not lost.
     """
     known = mask.value
-    rows = [known.max(axis=-1)] if isinstance(known, np.ndarray) else _leaves(m, mask) or []
+    rows = [known.max(axis=-1)] if isinstance(known, np.ndarray) else leaves(mask) or []
     if any((row < LOWEST_HALF).any() for row in rows):
         raise Decline(
             f"a row of the mask '{mask.name}' may be below {LOWEST_HALF}: half precision loses the scores there"
         )
-
-
-def require_open_rows(m: Match, mask: Operand) -> None:
-    """That no row of a mask is all -infinity: there Softmax is NaN, and ONNX Runtime's Attention 0. Raises Decline."""
-    known = mask.value
-    if isinstance(known, np.ndarray):
-        if not np.isfinite(known.max(axis=-1, initial=-np.inf)).all():
-            raise Decline(f"a row of the mask '{mask.name}' is all -infinity, or holds NaN")
-    elif not _is_finite(m, mask):
-        raise Decline(
-            f"the mask '{mask.name}' may hold -infinity: a row that is all masked is 0 in Attention, else NaN"
-        )
-
-
-LOWEST_HALF = -16
-"""From here on half precision keeps less than six bits behind the point of what is added."""
-MOVES = {"Expand", "Unsqueeze", "Squeeze", "Reshape", "Slice", "Transpose", "Identity", "Tile", "Gather"}
-"""Operators whose result holds nothing but elements of their first operand."""
-
-
-def _is_finite(m: Match, mask: Operand) -> bool:
-    """Whether all that a mask may hold is finite: constants, chosen from and moved."""
-    leaves = _leaves(m, mask)
-    return leaves is not None and all(np.isfinite(value).all() for value in leaves)
-
-
-def _leaves(m: Match, mask: Operand) -> list[Floats] | None:
-    """The constants that a mask is chosen from and moved; None where it is made in another way."""
-    todo, found = [mask.tensor], []
-    while todo:
-        tensor = todo.pop()
-        value, maker = m.context.value(tensor), m.context.index.producer(tensor)
-        if isinstance(value, np.ndarray):
-            found.append(value.astype(np.float64))
-        elif maker is not None and maker.op == "Where":
-            todo += maker.inputs[1:]
-        elif maker is not None and maker.op in MOVES:
-            todo.append(maker.inputs[0])
-        else:
-            return None
-    return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, floats, require_finite
+from ._arrays import Floats, finite
 from ._dims import ints
 
 MAX_ELEMENTS = 1 << 26
@@ -82,7 +82,7 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
     steps = _steps(m)
     if _goes_on(m.y):
         raise Decline
-    weight, bias = require_finite(floats(m.w), f"'{m.w.name}'"), require_finite(floats(m.b), f"'{m.b.name}'")
+    weight, bias = finite(m.w), finite(m.b)
     if prod(weight.shape[2:]) != 1:
         raise Decline(
             f"the kernel {list(weight.shape[2:])} of '{m.c.name}' reads the input beside the border's edge, too"
@@ -122,7 +122,7 @@ def _known(operand: Operand) -> list[int]:
     return ints(operand)
 
 
-def _replay(m: Match, steps: list[Any], begins: list[int], ends: list[int]) -> tuple[Floats, Any]:
+def _replay(m: Match, steps: list[Operand], begins: list[int], ends: list[int]) -> tuple[Floats, Any]:
     """The chain done to numbers: what is written, NaN where the Conv's elements stand, and the slices where they stand."""
     shape = m.c.shape
     if shape is None or not all(isinstance(d, int) for d in shape):
@@ -139,7 +139,7 @@ def _replay(m: Match, steps: list[Any], begins: list[int], ends: list[int]) -> t
             perm = step.attr("perm")
             values, places = values.transpose(perm), places.transpose(perm)
         else:
-            values, places = _write(step, values, places, m)
+            values, places = _write(step, values, places)
     if places.shape != padded or not np.array_equal(places[inside].ravel(), np.arange(prod(shape))):
         raise Decline(f"elements of '{m.c.name}' are overwritten or moved")
     return values, inside
@@ -153,8 +153,8 @@ def _fill(m: Match) -> float:
     return float(m.fill.value.ravel()[0])
 
 
-def _steps(m: Match) -> list[Any]:
-    """The nodes after the Pad, in the order in which they run. Raises Decline for a reading that leaves gaps.
+def _steps(m: Match) -> list[Operand]:
+    """What is made after the Pad, in the order in which they run. Raises Decline for a reading that leaves gaps.
 
     The pattern can spread a short chain over its lines in many ways; one is enough.
     """
@@ -162,23 +162,23 @@ def _steps(m: Match) -> list[Any]:
     moves = [after.tensor is not before.tensor for before, after in pairwise(chain)]
     if moves != sorted(moves):
         raise Decline
-    return [after.node for after, moved in zip(chain[1:], moves, strict=True) if moved]
+    return [after for after, moved in zip(chain[1:], moves, strict=True) if moved]
 
 
-def _write(step: Any, values: Floats, places: Any, m: Match) -> tuple[Floats, Any]:
+def _write(step: Operand, values: Floats, places: Any) -> tuple[Floats, Any]:
     """A ScatterND done to both arrays."""
     if step.attr("reduction") not in (None, "none"):
-        raise Decline(f"'{step.outputs[0].name}' adds to what it writes over")
-    indices, updates = (np.asarray(Operand(t, m.context).value) for t in step.inputs[1:3])
+        raise Decline(f"'{step.name}' adds to what it writes over")
+    indices, updates = (np.asarray(t.value) for t in step.operands[1:3] if t is not None)
     depth = indices.shape[-1]
     if not depth:
-        raise Decline(f"'{step.outputs[0].name}' writes over all of its data")
+        raise Decline(f"'{step.name}' writes over all of its data")
     bounds = np.array(values.shape[:depth])
     if (indices < -bounds).any() or (indices >= bounds).any():
-        raise Decline(f"'{step.outputs[0].name}' writes outside its data")
+        raise Decline(f"'{step.name}' writes outside its data")
     rows = (indices % bounds).reshape(-1, depth)
     if len(np.unique(rows, axis=0)) != len(rows):
-        raise Decline(f"'{step.outputs[0].name}' writes a place twice")
+        raise Decline(f"'{step.name}' writes a place twice")
     where = tuple(rows.T)
     values, places = values.copy(), places.copy()
     values[where] = np.asarray(updates, np.float64).reshape(len(rows), *values.shape[depth:])

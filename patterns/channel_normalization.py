@@ -7,7 +7,7 @@ from onnx import TensorProto
 
 from surgeon_passes import Decline, Match, Replacement, rule
 
-from ._arrays import channel_vector, floats, require_finite
+from ._arrays import channel_vector, finite, floats
 from ._conditions import number, require_same_rank, require_single_or_half
 from ._dims import ints, same, same_shape
 
@@ -69,7 +69,7 @@ def fuse_group_normalization(m: Match) -> Replacement:
     if not isinstance(channels, int) or not isinstance(groups, int) or channels % groups:
         raise Decline(f"{channels} channels, {groups} groups")
     repeats = channels // groups
-    scale, bias = (np.repeat(require_finite(floats(t), f"'{t.name}'"), repeats) for t in (m.scale, m.bias))
+    scale, bias = (np.repeat(finite(t), repeats) for t in (m.scale, m.bias))
     return Replacement(Scale=scale, Bias=bias, num_groups=groups, epsilon=m.n.attr("epsilon"))
 
 

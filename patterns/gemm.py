@@ -8,7 +8,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import GEMM_TYPES, floats, require_finite
+from ._arrays import GEMM_TYPES, finite
 from ._dims import broadcasts_into
 
 
@@ -196,7 +196,7 @@ def _scaled(m: Match, gemm: Operand, name: str, factor: float) -> float:
 
 def _factor(m: Match, scaling: Operand) -> float:
     """The number that a Mul or Div scales with. Raises Decline where it is not one, or not a matrix's."""
-    values: Any = require_finite(floats(m.k), f"'{m.k.name}'")
+    values: Any = finite(m.k)
     if values.size != 1 or values.ndim > 2:
         raise Decline(f"'{m.k.name}' of shape {list(values.shape)} is not one number")
     if scaling.op == "Div" and not values.any():

@@ -9,8 +9,8 @@ import numpy as np
 
 from surgeon_passes import Decline, Leaf, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, floats, require_finite
-from .sequence import gemm_bias, gemm_weight
+from ._arrays import Floats, finite
+from ._layers import gemm_bias, gemm_weight
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ def merge_parallel_linears(m: Match) -> Replacement:
     leave = [leaf for leaf in m.branches if id(leaf) not in taken]
     weight = np.sum([linear.weight for _, linear in chosen], axis=0)
     bias = np.sum([linear.bias for _, linear in chosen], axis=0)
-    gemms = [node for leaf, _ in chosen for node in leaf.nodes if node.op == "Gemm"]
+    gemms = [step for leaf, _ in chosen for step in leaf.steps if step.op == "Gemm"]
     if not gemms:
         return Replacement("matmul", W=weight, leave=leave)
-    has_bias = m.opset < 11 or any(node.input(2) is not None for node in gemms)  # C is optional from opset 11 on
+    has_bias = m.opset < 11 or any(gemm.operand(2) is not None for gemm in gemms)  # C is optional from opset 11 on
     return Replacement("gemm", W=weight, B=bias if has_bias else None, leave=leave)
 
 
@@ -101,22 +101,21 @@ def _read(m: Match) -> tuple[list[tuple[Leaf, _Linear]], list[str]]:
         if leaf.is_bare:
             continue
         try:
-            layers = [_layer(Operand(node.outputs[0], m.context), leaf.operands(node)) for node in leaf.nodes]
-            found.append((leaf, reduce(_Linear.then, layers)))
+            found.append((leaf, reduce(_Linear.then, map(_layer, leaf.steps))))
         except Decline as decline:
             reasons.append(f"{leaf.out.name}: {decline}")
     return found, reasons
 
 
-def _layer(y: Operand, operands: tuple[Operand | None, ...]) -> _Linear:
-    _, w, b = (*operands, None)[:3]
+def _layer(y: Operand) -> _Linear:
+    w, b = y.operand(1), y.operand(2)
     assert w is not None
     if y.op == "Gemm":
         if y.attr("transA"):
             raise Decline("the Gemm transposes what it reads")
         weight = gemm_weight(y, w)
         return _Linear(weight, gemm_bias(y, b, weight.shape[1]), weight.size)
-    weight = require_finite(floats(w), f"'{w.name}'")
+    weight = finite(w)
     if weight.ndim != 2:
         raise Decline(f"'{w.name}' is no matrix")
     return _Linear(weight, np.zeros(weight.shape[1]), weight.size)

@@ -7,7 +7,7 @@ from onnx import TensorProto
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, floats, require_finite
+from ._arrays import Floats, finite, floats
 from ._conditions import number, require_same_rank, require_single_or_half
 
 # --- LayerNormalization --------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _epsilon(operand: Operand | None, x: Operand) -> float:
 
 def _normalised(operand: Operand, shape: tuple[int, ...]) -> Floats:
     """A constant in the shape of the normalised axes. Raises Decline for one that says more, or may raise the rank."""
-    values = require_finite(floats(operand), f"'{operand.name}'")
+    values = finite(operand)
     if values.ndim > len(shape) or (values.size != 1 and values.shape != shape[len(shape) - values.ndim :]):
         raise Decline(
             f"'{operand.name}' of shape {list(values.shape)} does not go along the normalised axes {list(shape)}"
@@ -297,7 +297,7 @@ def drop_casts_around_normalization(m: Match) -> Replacement:
 
 def _as_half(operand: Operand) -> Floats:
     """A constant that float16 holds as it is. Raises Decline for another."""
-    values = require_finite(floats(operand), f"'{operand.name}'")
+    values = finite(operand)
     with np.errstate(over="ignore"):
         if (values.astype(np.float16).astype(np.float64) != values).any():
             raise Decline(f"'{operand.name}' would be rounded to float16")

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon_passes import Decline, Match, Replacement, rule
 
 from ._dims import same
-from .attention import require_open_rows
+from ._masks import require_open_rows
 
 SETS = ("npu",)
 WIDE = (TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -102,7 +102,7 @@ def _require_mask(m: Match) -> None:
     columns, keys = m.mask.shape, m.k.shape
     if not columns or keys is None or not same(columns[-1], keys[-2]):
         raise Decline(f"the mask '{m.mask.name}' has not certainly as many columns as there are keys")
-    require_open_rows(m, m.mask)
+    require_open_rows(m.mask)
 
 
 def _heads(m: Match, rank: int) -> tuple[int, int]:

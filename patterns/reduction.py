@@ -61,8 +61,7 @@ def use_global_pool(m: Match) -> Replacement:
 def _is_moment(m: Match) -> bool:
     """Whether it is a mean that is subtracted from x, or a mean of squares."""
     x = m.x.tensor
-    maker = m.context.index.producer(x)
-    if maker is not None and (maker.op == "Pow" or (maker.op == "Mul" and maker.inputs[0] is maker.inputs[1])):
+    if m.x.is_made and (m.x.op == "Pow" or (m.x.op == "Mul" and m.x.node.input(0) is m.x.node.input(1))):
         return True
     return any(node.op == "Sub" and any(t is x for t in node.inputs) for node in m.y.consumers)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from surgeon_passes import Decline, Leaf, Match, Replacement, rule
 
 from ._affine_branch import AffineBranch, cheapest, merge, merged_cost
-from ._branch_steps import frame_of, read_branch, sizes_of, steps_between, steps_of, weights_of
+from ._branch_steps import frame_of, read_branch, sizes_of, steps_between, weights_of
 
 
 @rule(
@@ -85,23 +85,22 @@ Readable = list[tuple[Leaf, AffineBranch]]
 
 
 def _has_bias(leaf: Leaf) -> bool:
-    return any(node.op == "Conv" and node.input(2) is not None for node in leaf.nodes)
+    return any(step.op == "Conv" and step.operand(2) is not None for step in leaf.steps)
 
 
 def _has_conv(leaf: Leaf) -> bool:
-    return any(node.op == "Conv" for node in leaf.nodes)
+    return any(step.op == "Conv" for step in leaf.steps)
 
 
 def _read(m: Match) -> tuple[Readable, list[str]]:
     """Leaves as branches, convolutions first; what stopped the others."""
-    chains = {id(leaf): steps_of(leaf) for leaf in m.branches}
-    frame = frame_of(chains.values(), m.x)
-    budget = sum(map(weights_of, chains.values()))
+    chains = [leaf.steps for leaf in m.branches]
+    frame, budget = frame_of(chains, m.x), sum(map(weights_of, chains))
     found: Readable = []
     reasons: list[str] = []
     for leaf in sorted(m.branches, key=lambda leaf: not _has_conv(leaf)):
         try:
-            found.append((leaf, read_branch(chains[id(leaf)], frame, budget)))
+            found.append((leaf, read_branch(leaf.steps, frame, budget)))
         except Decline as decline:
             reasons.append(f"{leaf.out.name}: {decline}")
     if not any(_has_conv(leaf) for leaf, _ in found):
@@ -185,7 +184,7 @@ def merge_branch_difference(m: Match) -> Replacement:
                 y = Conv<pads = [1, 1], kernel_shape = [3], strides = [1], dilations = [1], group = 1>(x, w)
             }
     """
-    first, second = ([*steps_between(m.x, t, m)] for t in (m.c, m.d))
+    first, second = (steps_between(m.x, t) for t in (m.c, m.d))
     frame = frame_of([first], m.x)
     budget = weights_of(first) + weights_of(second)
     branches = [read_branch(steps, frame, budget) for steps in (first, second)]
@@ -193,9 +192,7 @@ def merge_branch_difference(m: Match) -> Replacement:
     taken = 1 if minuend is m.c.tensor else 0
     branches[taken] = replace(branches[taken], kernel=-branches[taken].kernel, bias=-branches[taken].bias)
     sizes = sizes_of(m.x)
-    if branches[0].sizing(sizes) != branches[1].sizing(sizes):
-        raise Decline(f"no two branches fit together; {_differences(branches, sizes)}")
-    if branches[0].outputs != branches[1].outputs:
+    if branches[0].sizing(sizes) != branches[1].sizing(sizes) or branches[0].outputs != branches[1].outputs:
         raise Decline(f"no two branches fit together; {_differences(branches, sizes)}")
     before, after = sum(b.cost for b in branches), merged_cost(branches)
     if after > before:

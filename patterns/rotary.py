@@ -6,7 +6,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, floats, require_finite
+from ._arrays import Floats, finite
 from ._conditions import require_single_or_half
 from ._dims import FAR, ints, same_shape
 
@@ -240,7 +240,7 @@ def _table(operand: Operand, x: Operand, interleaved: bool) -> Floats:
     batch, _, *vectors = x.shape or (None, None)
     if not isinstance(batch, int):
         raise Decline(f"the batch of '{x.name}' is unknown")
-    whole = require_finite(floats(operand), f"'{operand.name}'")
+    whole = finite(operand)
     if whole.ndim not in (2, 3, 4) or list(whole.shape[-2:]) != vectors or any(d != 1 for d in whole.shape[:-2]):
         raise Decline(f"'{operand.name}' of shape {list(whole.shape)} is not a row for each of '{x.name}'")
     rows = whole.reshape(whole.shape[-2:])

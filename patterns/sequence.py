@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, channel_vector, floats, require_finite
+from ._arrays import channel_vector, finite
 from ._branch_steps import convolution
 from ._compose import compose, composed_cost
+from ._layers import gemm_bias, gemm_weight
 
 
 def _require_no_dearer(after: int, before: int) -> None:
@@ -62,8 +61,7 @@ def compose_convolutions(m: Match) -> Replacement:
                 y = Conv<kernel_shape = [1, 2], strides = [1, 1], dilations = [1, 1], group = 1, pads = [0, 0, 0, 0]>(x, w, b)
             }
     """
-    first = convolution(m.c.node, (m.x, m.w, m.b))
-    second = convolution(m.y.node, (m.c, m.v, m.d))
+    first, second = convolution(m.c), convolution(m.y)
     _require_no_dearer(composed_cost(first, second), first.cost + second.cost)
     _require_own(m.w, m.v)
     result = compose(first, second)
@@ -120,19 +118,6 @@ def compose_gemms(m: Match) -> Replacement:
     return Replacement(W=first @ second, B=bias if has_bias else None, A=m.c.attr("transA"))
 
 
-def gemm_weight(y: Operand, weight: Operand) -> Floats:
-    """What a Gemm multiplies with, alpha and transB worked in: float64 [K, N]."""
-    held = require_finite(floats(weight), f"'{weight.name}'") * float(y.attr("alpha"))
-    return held.T if y.attr("transB") else held
-
-
-def gemm_bias(y: Operand, bias: Operand | None, columns: int) -> Floats:
-    """What a Gemm adds to each of its columns: float64 [columns]. Raises Decline where it differs from row to row."""
-    if bias is None or y.attr("beta") == 0:
-        return np.zeros(columns)
-    return channel_vector(bias, columns, axis=1, rank=2) * float(y.attr("beta"))
-
-
 @rule(
     pattern="""
         p = MatMul(x, w: const)
@@ -171,7 +156,7 @@ def compose_matmuls(m: Match) -> Replacement:
                 y = MatMul(x, w)
             }
     """
-    first, second = (require_finite(floats(t), f"'{t.name}'") for t in (m.w, m.v))
+    first, second = (finite(t) for t in (m.w, m.v))
     if first.ndim != 2 or second.ndim != 2:
         raise Decline("a weight is no matrix")
     _require_no_dearer(first.shape[0] * second.shape[1], first.size + second.size)

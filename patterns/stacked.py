@@ -8,9 +8,9 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._arrays import Floats, channel_vector, floats, require_finite
+from ._arrays import Floats, channel_vector, finite
 from ._branch_steps import convolution
-from .sequence import gemm_bias, gemm_weight
+from ._layers import gemm_bias, gemm_weight
 
 
 @rule(
@@ -56,15 +56,15 @@ def stack_convolutions(m: Match) -> Replacement:
                 y = Conv<kernel_shape = [1], strides = [1], dilations = [1], group = 1, pads = [0, 0]>(x, w, b)
             }
     """
-    members = [(part.node, _operands(part, m)) for part in _parts(m)]
-    branches = [convolution(node, operands) for node, operands in members]
+    parts = _parts(m)
+    branches = [convolution(part) for part in parts]
     first = branches[0]
     for branch in branches:
         if branch.group != 1:
             raise Decline(f"a Conv has {branch.group} groups: its channels cannot be laid behind another's")
         if _geometry(branch) != _geometry(first):
             raise Decline("kernels, strides, pads or dilations differ")
-    has_bias = any(len(operands) > 2 and operands[2] is not None for _, operands in members)
+    has_bias = any(part.operand(2) is not None for part in parts)
     return Replacement(
         W=np.concatenate([b.kernel for b in branches]),
         B=np.concatenate([b.bias for b in branches]) if has_bias else None,
@@ -74,11 +74,7 @@ def stack_convolutions(m: Match) -> Replacement:
 
 def _parts(m: Match) -> list[Operand]:
     """What the Concat lays side by side."""
-    return [Operand(t, m.context) for t in m.y.node.inputs if t is not None]
-
-
-def _operands(part: Operand, m: Match) -> tuple[Operand | None, ...]:
-    return tuple(None if t is None else Operand(t, m.context) for t in part.node.inputs)
+    return [part for part in m.y.operands if part is not None]
 
 
 def _geometry(branch: Any) -> tuple[Any, ...]:
@@ -127,7 +123,7 @@ def stack_gemms(m: Match) -> Replacement:
     """
     weights, biases, transposed, has_bias = [], [], set(), m.opset < 11  # C is optional from opset 11 on
     for part in _parts(m):
-        _, w, b = (*_operands(part, m), None)[:3]
+        w, b = part.operand(1), part.operand(2)
         assert w is not None
         weights.append(gemm_weight(part, w))
         biases.append(gemm_bias(part, b, weights[-1].shape[1]))
@@ -183,7 +179,7 @@ def stack_matmuls(m: Match) -> Replacement:
             }
     """
     layers = [(w, b) for w, b in ((m.w1, m.b1), (m.w2, m.b2), (m.w3, m.b3), (m.w4, m.b4)) if w is not None]
-    weights = [require_finite(floats(w), f"'{w.name}'") for w, _ in layers]
+    weights = [finite(w) for w, _ in layers]
     if any(w.ndim != 2 for w in weights):
         raise Decline("a weight is no matrix")
     weight = np.concatenate(weights, axis=1)

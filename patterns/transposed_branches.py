@@ -18,7 +18,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Leaf, Match, Replacement, rule
 
-from ._arrays import Floats, floats, require_finite
+from ._arrays import Floats, finite
 
 Ints = tuple[int, ...]
 
@@ -117,14 +117,14 @@ def merge_transposed_branches(m: Match) -> Replacement:
 
 
 def _read(leaf: Leaf) -> _Transposed:
-    weight = require_finite(floats(leaf.w), f"'{leaf.w.name}'")
+    weight = finite(leaf.w)
     node = leaf.node
     assert node is not None
     if node.attr("output_shape") or str(node.attr("auto_pad")) not in ("NOTSET", "VALID"):
         raise Decline("its output size is given, not its pads")
     rank, group = weight.ndim - 2, int(node.attr("group"))
     outputs = weight.shape[1] * group
-    bias = np.zeros(outputs) if leaf.b is None else require_finite(floats(leaf.b), f"'{leaf.b.name}'")
+    bias = np.zeros(outputs) if leaf.b is None else finite(leaf.b)
     pads = [0] * (2 * rank) if str(node.attr("auto_pad")) == "VALID" else list(node.attr("pads"))
     dilations, extra = tuple(node.attr("dilations")), node.attr("output_padding") or [0] * rank
     extent = tuple(

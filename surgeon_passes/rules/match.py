@@ -125,8 +125,23 @@ class Operand(NDArrayOperatorsMixin):
         return self._context.view(node)
 
     @property
+    def is_made(self) -> bool:
+        """Whether a node makes it: no input, no constant."""
+        return self._node is not None or self._context.index.producer(self.tensor) is not None
+
+    @property
     def op(self) -> str:
         return self.node.op
+
+    @property
+    def operands(self) -> tuple[Operand | None, ...]:
+        """What the node that makes this tensor reads; None where an operand is missing. Raises Decline as ``node``."""
+        return tuple(None if t is None else Operand(t, self._context) for t in self.node.inputs)
+
+    def operand(self, position: int) -> Operand | None:
+        """One of :attr:`operands`; None where it is missing."""
+        tensor = self.node.input(position)
+        return None if tensor is None else Operand(tensor, self._context)
 
     def attr(self, name: str) -> Any:
         """An attribute of the node that makes this tensor, default filled in. Raises Decline where a caller gives it."""
@@ -222,13 +237,9 @@ class Leaf(_Bound):
         return self.node.op if self.node is not None else ""
 
     @property
-    def nodes(self) -> tuple[NodeView, ...]:
-        """The nodes of the leaf in the order in which they run: from the parameter to the leaf, where they are a chain."""
-        return tuple(self._context.view(node) for node in reversed(self.matched))
-
-    def operands(self, node: NodeView) -> tuple[Operand | None, ...]:
-        """What one of :attr:`nodes` reads; None where an optional operand is missing."""
-        return tuple(None if t is None else Operand(t, self._context) for t in node.inputs)
+    def steps(self) -> tuple[Operand, ...]:
+        """What the nodes of the leaf make, in the order in which they run: from the parameter to the leaf, in a chain."""
+        return tuple(Operand(node.outputs[0], self._context, node) for node in reversed(self.matched))
 
     @property
     def out(self) -> Operand:
