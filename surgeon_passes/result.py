@@ -15,6 +15,7 @@ from surgeon_passes.decisions import REFUTED, UNDONE, VERIFIED, Decision
 from surgeon_passes.model.export import export_model
 from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import write_proto
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.ops.schema import STANDARD
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.blocks import Block
@@ -99,7 +100,7 @@ class Result:
             graph = todo.pop()
             info = {v.name: v for v in (*graph.value_info, *graph.output)}
             for node in graph.node:
-                todo += [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+                todo += bodies(node)
                 is_size = node.op_type in ("Shape", "Size")
                 found += [name for name in node.output if name and (is_size or not is_static(info.get(name)))]
         return found

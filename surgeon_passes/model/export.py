@@ -18,6 +18,7 @@ from onnx_graphsurgeon.util.misc import convert_to_onnx_attr_type
 
 from surgeon_passes.model.constants import SparseTensorValues, TensorValues, array_of, onnx_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.region import TensorType, Types
 
@@ -254,9 +255,8 @@ def rename_graph(proto: onnx.GraphProto, rename: Rename) -> None:
     for node in proto.node:
         node.input[:] = [rename(n) if n else n for n in node.input]
         node.output[:] = [rename(n) if n else n for n in node.output]
-        for attribute in node.attribute:
-            for inner in (*attribute.graphs, *((attribute.g,) if attribute.type == AttributeProto.GRAPH else ())):
-                rename_graph(inner, rename)
+        for inner in bodies(node):
+            rename_graph(inner, rename)
 
 
 def write_node(

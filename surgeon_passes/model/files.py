@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from onnx import AttributeProto, TensorProto
 
 from surgeon_passes.errors import ModelError
 from surgeon_passes.model.constants import element_bits, external_number, map_external
+from surgeon_passes.model.nested import every_node, graphs_in
 from surgeon_passes.ops.schema import STANDARD, domain_of, schema, suggest
 
 LIMIT = 1_900_000_000
@@ -81,18 +82,13 @@ def _opsets(entries: object) -> dict[str, int]:
     return {domain_of(o.domain): o.version for o in entries}  # type: ignore[attr-defined]
 
 
-def _check_nodes(nodes: object, opsets: dict[str, int], functions: set[tuple[str, str]], name: str) -> None:
-    todo = list(nodes)  # type: ignore[call-overload]
-    while todo:
-        node = todo.pop()
+def _check_nodes(
+    nodes: Iterable[onnx.NodeProto], opsets: dict[str, int], functions: set[tuple[str, str]], name: str
+) -> None:
+    for node in every_node(nodes):
         domain = domain_of(node.domain)
         if domain in STANDARD and (domain, node.op_type) not in functions:
             _check_operator(node, domain, opsets.get(domain, 0), name)
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                todo.extend(attribute.g.node)
-            for graph in attribute.graphs:
-                todo.extend(graph.node)
 
 
 def _check_operator(node: onnx.NodeProto, domain: str, opset: int, name: str) -> None:
@@ -243,7 +239,5 @@ def _node_tensors(node: onnx.NodeProto) -> Iterator[TensorProto]:
         if attribute.type == AttributeProto.TENSOR:
             yield attribute.t
         yield from attribute.tensors
-        if attribute.type == AttributeProto.GRAPH:
-            yield from _graph_tensors(attribute.g)
-        for graph in attribute.graphs:
+        for graph in graphs_in(attribute):
             yield from _graph_tensors(graph)

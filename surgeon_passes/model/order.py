@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Container, Iterator
 
 import onnx
-from onnx import AttributeProto
 
 from surgeon_passes.errors import ModelError
+from surgeon_passes.model.nested import bodies
 
 
 def sorted_nodes(nodes: list[onnx.NodeProto], known: Container[str], source: str) -> list[onnx.NodeProto]:
@@ -47,12 +47,8 @@ def sorted_nodes(nodes: list[onnx.NodeProto], known: Container[str], source: str
 def reads(node: onnx.NodeProto) -> Iterator[str]:
     """Names that a node reads, and that its bodies capture (names a body defines itself are left out)."""
     yield from (name for name in node.input if name)
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield from captures(attribute.g)
-        elif attribute.type == AttributeProto.GRAPHS:
-            for graph in attribute.graphs:
-                yield from captures(graph)
+    for body in bodies(node):
+        yield from captures(body)
 
 
 def captures(graph: onnx.GraphProto) -> Iterator[str]:

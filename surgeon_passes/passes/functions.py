@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 
 import onnx
-from onnx import AttributeProto, inliner
+from onnx import inliner
 
 from surgeon_passes.errors import UsageError, did_you_mean
 from surgeon_passes.model.light import without_weights
+from surgeon_passes.model.nested import every_node
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.passes.prepare import Draft, Preparation, reason_of
 
@@ -113,7 +114,7 @@ def _changed(proto: onnx.ModelProto, key: Key) -> str:
         if (function.domain, function.name) != key:
             continue
         own = {domain_of(o.domain): o.version for o in function.opset_import}
-        for node in _inside(function.node):
+        for node in every_node(function.node):
             domain = domain_of(node.domain)
             now, then = own.get(domain, 0), model.get(domain, own.get(domain, 0))
             a, b = schema(node.op_type, now, domain), schema(node.op_type, then, domain)
@@ -161,15 +162,4 @@ def _calls(proto: onnx.ModelProto) -> Iterator[tuple[str, Key]]:
 
 def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """Every node of graph, bodies and functions."""
-    yield from _inside([*proto.graph.node, *(node for f in proto.functions for node in f.node)])
-
-
-def _inside(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Nodes and those of their bodies."""
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        yield node
-        for attribute in node.attribute:
-            graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
-            todo += [inner for graph in graphs for inner in graph.node]
+    yield from every_node([*proto.graph.node, *(node for f in proto.functions for node in f.node)])

@@ -11,6 +11,7 @@ from onnx import AttributeProto, defs, helper, numpy_helper, version_converter
 
 from surgeon_passes.errors import UsageError
 from surgeon_passes.model.light import without_weights
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.prepare import Draft, Preparation, reason_of
 
@@ -124,9 +125,8 @@ def _everywhere(graph: onnx.GraphProto, outer: Mapping[str, int] | None = None) 
             ranks.pop(value.name, None)
     for node in graph.node:
         yield node, ranks
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _everywhere(body, ranks)
+        for body in bodies(node):
+            yield from _everywhere(body, ranks)
 
 
 def _small(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

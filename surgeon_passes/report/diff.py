@@ -8,6 +8,8 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, helper
 
+from surgeon_passes.model.nested import graphs_in
+
 SHOWN = 80
 """Characters of an attribute's value."""
 _Named = dict[str, dict[str, Any]]
@@ -64,7 +66,7 @@ def _nodes(proto: onnx.ModelProto) -> _Named:
             key = node.name or next((name for name in node.output if name), node.op_type)
             held[f"{key}#{len(held)}" if key in held else key] = node
             for attribute in node.attribute:
-                bodies = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+                bodies = graphs_in(attribute)
                 for number, body in enumerate(bodies):
                     place = attribute.name if len(bodies) == 1 else f"{attribute.name}[{number}]"
                     todo.append((f"{path}/{key}/{place}" if path else f"{key}/{place}", body))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import onnx
-from onnx import AttributeProto
 
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.ops.traits import SHAPE_READERS, SIZE_ARGUMENTS
 
 COUNTED = ("Reshape", "Slice", "Expand", "Resize")
@@ -124,6 +124,4 @@ def _graphs(proto: onnx.ModelProto) -> Iterator[tuple[Any, frozenset[str]]]:
         seen = seen | own | {n.output[0] for n in graph.node if n.op_type == "Constant" and n.output}
         yield graph, seen
         for node in graph.node:
-            for attribute in node.attribute:
-                inner = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
-                todo += [(g, seen) for g in inner]
+            todo += [(body, seen) for body in bodies(node)]

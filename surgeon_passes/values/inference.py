@@ -15,6 +15,7 @@ from onnx import AttributeProto, numpy_helper, shape_inference
 from surgeon_passes.index import GraphIndex, Scope, subgraphs
 from surgeon_passes.model import Extras, Model, export_model
 from surgeon_passes.model.export import SMALL, fill_type, node_proto, rename_graph
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.ops import schema
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.region import TensorType
@@ -73,7 +74,7 @@ def _write_defaults(proto: onnx.ModelProto) -> None:
     while todo:
         for node in todo.pop().node:
             write_default(node)
-            todo.extend(_bodies(node))
+            todo.extend(bodies(node))
 
 
 def write_default(node: onnx.NodeProto) -> None:
@@ -89,7 +90,7 @@ def _unique_names(main: onnx.GraphProto) -> dict[str, str]:
     """
     taken = set(_defined(main))
     was: dict[str, str] = {}
-    todo = [body for node in main.node for body in _bodies(node)]
+    todo = [body for node in main.node for body in bodies(node)]
     for body in todo:
         new: dict[str, str] = {}
         for name in _defined(body):
@@ -99,7 +100,7 @@ def _unique_names(main: onnx.GraphProto) -> dict[str, str]:
             taken.add(new.get(name, name))
         if new:
             rename_graph(body, lambda name, new=new: new.get(name, name))  # type: ignore[misc]
-        todo += [inner for node in body.node for inner in _bodies(node)]
+        todo += [inner for node in body.node for inner in bodies(node)]
     return was
 
 
@@ -124,14 +125,7 @@ def _lighten(main: onnx.GraphProto) -> None:
         if not is_main:
             _lighten_body(graph)
         for node in graph.node:
-            todo.extend((body, False) for body in _bodies(node))
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
+            todo.extend((body, False) for body in bodies(node))
 
 
 def _drop(field: Any, positions: list[int]) -> None:

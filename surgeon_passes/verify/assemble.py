@@ -6,13 +6,13 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import onnx
 import onnx_graphsurgeon as gs
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon_passes.index import subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.export import function_protos, node_proto, tensor_proto
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.region import NodeImage, TensorType, Types
 from surgeon_passes.runtime import Array, external_stub
 from surgeon_passes.verify.bounds import HALF, elem_type
@@ -205,13 +205,13 @@ def _add_side(piece: Piece, side: int, made: Assembly) -> None:
 
 def _node(piece: Piece, image: NodeImage, names: dict[int, str], label: str) -> NodeProto:
     scope = piece.sides.region.scope
-    bodies = piece.sides.has_bodies
-    rename = _body_rename(piece, captured(image.node), names) if bodies else None
+    has_bodies = piece.sides.has_bodies
+    rename = _body_rename(piece, captured(image.node), names) if has_bodies else None
     proto = node_proto(image.node, (), (), rename, scope.opset(image.node.domain or ""))
     proto.name = label
     proto.input.extend(piece.prefix + names[id(t)] if t.name else "" for t in image.inputs)
     proto.output.extend(piece.prefix + names[id(t)] if t.name else "" for t in image.outputs)
-    if bodies:
+    if has_bodies:
         _unname(proto)
         proto.name = label
     if piece.wide:
@@ -228,17 +228,10 @@ def _body_rename(piece: Piece, outside: Sequence[gs.Tensor], names: dict[int, st
     return lambda name: mapping.get(name, name)
 
 
-def _graphs(node: NodeProto) -> Iterable[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
-
-
 def _unname(node: NodeProto) -> None:
     """Take the names off inner nodes: two sides side by side must not share them."""
     node.name = ""
-    for graph in _graphs(node):
+    for graph in bodies(node):
         for inner in graph.node:
             _unname(inner)
 
@@ -250,7 +243,7 @@ def _widen(node: NodeProto) -> None:
             attribute.i = TensorProto.FLOAT
         if attribute.type == AttributeProto.TENSOR and attribute.t.data_type in HALF:
             attribute.t.CopyFrom(_wide_tensor(attribute.t))
-    for graph in _graphs(node):
+    for graph in bodies(node):
         for tensor in graph.initializer:
             if tensor.data_type in HALF:
                 tensor.CopyFrom(_wide_tensor(tensor))

@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 import onnx
 from onnx import (
-    AttributeProto,
     GraphProto,
     ModelProto,
     NodeProto,
@@ -27,6 +26,7 @@ from onnx import (
 )
 
 from surgeon_passes.model.constants import map_external
+from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.order import captures, sorted_nodes
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value, external_stub, is_too_large
 
@@ -44,26 +44,19 @@ def node_count(graph: GraphProto) -> int:
     while todo:
         for node in todo.pop().node:
             total += node.op_type != "Constant"
-            for attribute in node.attribute:
-                if attribute.type == AttributeProto.GRAPH:
-                    todo.append(attribute.g)
-                elif attribute.type == AttributeProto.GRAPHS:
-                    todo.extend(attribute.graphs)
+            todo.extend(bodies(node))
     return total
 
 
 def _nodes_of(node: NodeProto) -> int:
-    inner = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
-    return 1 + sum(node_count(g) for g in inner)
+    return 1 + sum(node_count(body) for body in bodies(node))
 
 
 def reads_of(node: NodeProto) -> list[str]:
     """Names that ``node`` and its bodies read from the graph around it, each once."""
     names = dict.fromkeys(n for n in node.input if n)
-    for attribute in node.attribute:
-        graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
-        for graph in graphs:
-            names.update(dict.fromkeys(captures(graph)))
+    for body in bodies(node):
+        names.update(dict.fromkeys(captures(body)))
     return list(names)
 
 

@@ -1,0 +1,28 @@
+"""Graphs inside nodes of a ModelProto: bodies of If, Loop and Scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+from onnx import AttributeProto
+
+
+def graphs_in(attribute: AttributeProto) -> list[onnx.GraphProto]:
+    """The graphs that an attribute holds."""
+    return [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node holds, in the order of its attributes."""
+    for attribute in node.attribute:
+        yield from graphs_in(attribute)
+
+
+def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes and, at any depth, those of their bodies; in no order."""
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(inner for body in bodies(node) for inner in body.node)
