@@ -71,12 +71,11 @@ def operators(proto: onnx.ModelProto | None) -> set[str]:
 def optional_rules() -> dict[tuple[str, ...], set[str]]:
     """Sets to ask for, and the operators at which their rules are rooted; under () what the default sets do on request."""
     import surgeon_passes as sp
-    from surgeon_passes.rules.matcher import root_operators
 
     default = set(sp.Rewrite().sets)
     found: dict[tuple[str, ...], set[str]] = {(): {"Cast"}}
     for rule in sp.Registry.installed():
-        roots = {op.name for op in root_operators(rule.pattern)}
+        roots = {op.name for op in rule.pattern.facts.roots}
         if not default & set(rule.sets):
             for name in rule.sets:
                 found.setdefault((name,), set()).update(roots)

@@ -16,7 +16,7 @@ from onnx import AttributeProto, TensorProto
 from surgeon_passes.errors import ModelError
 from surgeon_passes.model.constants import element_bits, external_number, map_external
 from surgeon_passes.model.nested import every_node, graphs_in
-from surgeon_passes.ops.schema import STANDARD, domain_of, schema, suggest
+from surgeon_passes.ops.schema import STANDARD, domain_of, opsets_of, schema, suggest
 
 LIMIT = 1_900_000_000
 """Bytes of weights above which a file is written with external data (protobuf's own limit is 2 GiB)."""
@@ -51,7 +51,7 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     for tensor in all_tensors(proto):
         _check_tensor(tensor, name)
     newest = onnx.defs.onnx_opset_version()
-    opsets = _opsets(proto.opset_import)
+    opsets = opsets_of(proto.opset_import)
     if opsets.get("", 0) > newest:
         raise ModelError(
             f"{name}: opset {opsets['']} is newer than onnx {onnx.__version__} knows ({newest}); update onnx"
@@ -59,7 +59,7 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     functions = {(domain_of(f.domain), f.name) for f in proto.functions}
     _check_nodes(proto.graph.node, opsets, functions, name)
     for function in proto.functions:
-        _check_nodes(function.node, _opsets(function.opset_import), functions, name)
+        _check_nodes(function.node, opsets_of(function.opset_import), functions, name)
 
 
 def _check_tensor(tensor: TensorProto, name: str) -> None:
@@ -76,10 +76,6 @@ def _check_tensor(tensor: TensorProto, name: str) -> None:
         bits = element_bits(tensor.data_type)
         if (count * bits + 7) // 8 != len(tensor.raw_data):
             raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {len(tensor.raw_data)} bytes")
-
-
-def _opsets(entries: object) -> dict[str, int]:
-    return {domain_of(o.domain): o.version for o in entries}  # type: ignore[attr-defined]
 
 
 def _check_nodes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +20,11 @@ MICROSOFT = "com.microsoft"
 def domain_of(domain: str | None) -> str:
     """The domain with ``None`` and ``ai.onnx`` written as ""."""
     return "" if domain in (None, "ai.onnx") else str(domain)
+
+
+def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Opsets by domain, ai.onnx as ""."""
+    return {domain_of(entry.domain): entry.version for entry in imports}
 
 
 @lru_cache(maxsize=4096)

@@ -67,7 +67,7 @@ def _candidates(state: State) -> Iterator[gs.Constant]:
     index = state.index
     found: dict[int, gs.Constant] = {}
     for scope, nodes in index.ordered():
-        if not _in_function(scope):
+        if not scope.is_function:
             found.update((id(t), t) for n in nodes for t in n.inputs if isinstance(t, gs.Constant) and t.name)
     for constant in found.values():
         readers = index.consumers(constant)
@@ -75,14 +75,8 @@ def _candidates(state: State) -> Iterator[gs.Constant]:
             continue
         if isinstance(constant._values, SparseTensorValues) or any(r.op in QUANTIZATION for r in readers):
             continue
-        if not any(_in_function(index.scope(r)) for r in readers):
+        if not any(index.scope(r).is_function for r in readers):
             yield constant
-
-
-def _in_function(scope: Scope) -> bool:
-    while scope.parent is not None:
-        scope = scope.parent
-    return scope.is_function
 
 
 def _held_by_bodies(state: State) -> set[int]:

@@ -13,7 +13,7 @@ from onnx import inliner
 from surgeon_passes.errors import UsageError, did_you_mean
 from surgeon_passes.model.light import without_weights
 from surgeon_passes.model.nested import every_node
-from surgeon_passes.ops.schema import domain_of, schema
+from surgeon_passes.ops.schema import domain_of, opsets_of, schema
 from surgeon_passes.passes.prepare import Draft, Preparation, reason_of
 
 RULE = "inline_function"
@@ -109,11 +109,11 @@ def inlined(proto: onnx.ModelProto, functions: Iterable[Key]) -> onnx.ModelProto
 
 def _changed(proto: onnx.ModelProto, key: Key) -> str:
     """Why the operators of a function would mean something else at the model's opsets; "" where they would not."""
-    model = {domain_of(o.domain): o.version for o in proto.opset_import}
+    model = opsets_of(proto.opset_import)
     for function in proto.functions:
         if (function.domain, function.name) != key:
             continue
-        own = {domain_of(o.domain): o.version for o in function.opset_import}
+        own = opsets_of(function.opset_import)
         for node in every_node(function.node):
             domain = domain_of(node.domain)
             now, then = own.get(domain, 0), model.get(domain, own.get(domain, 0))
@@ -144,7 +144,7 @@ def _import_domains(proto: onnx.ModelProto, chosen: list[Key]) -> None:
     inside = [o for f in proto.functions if (f.domain, f.name) in chosen for o in f.opset_import]
     importers: list[onnx.ModelProto | onnx.FunctionProto] = [proto, *proto.functions]
     for importer in importers:
-        known = {domain_of(o.domain) for o in importer.opset_import}
+        known = set(opsets_of(importer.opset_import))
         for entry in inside:
             if domain_of(entry.domain) not in known:
                 known.add(domain_of(entry.domain))

@@ -12,7 +12,7 @@ from onnx import AttributeProto, defs, helper, numpy_helper, version_converter
 from surgeon_passes.errors import UsageError
 from surgeon_passes.model.light import without_weights
 from surgeon_passes.model.nested import bodies
-from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.schema import domain_of, opsets_of
 from surgeon_passes.passes.prepare import Draft, Preparation, reason_of
 
 RULE = "convert_opset"
@@ -70,7 +70,7 @@ class ConvertOpset(Preparation):
 
 def opset_of(proto: onnx.ModelProto) -> int:
     """The opset of ai.onnx that a model imports; 0 where it imports none."""
-    return next((o.version for o in proto.opset_import if not domain_of(o.domain)), 0)
+    return opsets_of(proto.opset_import).get("", 0)
 
 
 def misread(proto: onnx.ModelProto, old: int, new: int) -> str:

@@ -21,7 +21,7 @@ from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match, Options
-from surgeon_passes.rules.matcher import Matcher, root_operators
+from surgeon_passes.rules.matcher import Matcher
 from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
@@ -145,7 +145,7 @@ class _Sweeper:
         self.limit = 10 * len(self.index.nodes()) + 1000
         for rule in rules:
             matcher = Matcher(rule.pattern, context, quick=True)
-            for op in root_operators(rule.pattern):
+            for op in rule.pattern.facts.roots:
                 self.by_root.setdefault(op, []).append((rule, matcher))
 
     def sweep(self, nodes: Iterable[gs.Node]) -> list[Edit]:

@@ -279,7 +279,7 @@ class Machine:
         """Whether any tensor fits a name, whatever the rest of the pattern binds."""
         if not isinstance(value, NameRef) or value.kind != "any" or value.name in self.made_by:
             return False
-        return self.matcher.uses[value.name] == 1
+        return self.matcher.facts.uses[value.name] == 1
 
     def match_node(self, node: gs.Node) -> None:
         if id(node) not in self.state.matched:

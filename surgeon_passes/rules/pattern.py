@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as OneOf
-from typing import TypeAlias
+
+if TYPE_CHECKING:
+    from surgeon_passes.rules.facts import PatternFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ class Template:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
     """Definitions in text order; the last one is the root, where matching is anchored."""
 
@@ -157,6 +161,13 @@ class Pattern:
     @property
     def root(self) -> Definition:
         return self.definitions[-1]
+
+    @cached_property
+    def facts(self) -> PatternFacts:
+        """What follows from the pattern alone."""
+        from surgeon_passes.rules.facts import PatternFacts
+
+        return PatternFacts(self)
 
 
 # --- the rewrite side -------------------------------------------------------------------------------------------------

@@ -147,10 +147,9 @@ def rule(
 def _check_names(name: str, pattern: Pattern) -> None:
     """A name that Match has a member of could not be read as ``m.name``."""
     from surgeon_passes.rules.match import Match
-    from surgeon_passes.rules.matcher import bound_names
 
     members = {member for member in dir(Match) if not member.startswith("_")} | {"root", "matched", "leftovers", "join"}
-    for taken in sorted(bound_names(pattern) & members):
+    for taken in sorted(pattern.facts.unbound.keys() & members):
         raise RuleError(f"{name}: a pattern cannot call a tensor '{taken}': m.{taken} is something else; rename it")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 
 import numpy as np
 import onnx
@@ -11,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from surgeon_passes import patterns
+from surgeon_passes.report import catalogue
 from surgeon_passes.rules.registry import rules_of
 from surgeon_passes.rules.rule import Rule
 
@@ -22,9 +22,9 @@ EXAMPLE_OPSET = {"default": 20}
 
 def section(rule: Rule, title: str) -> str:
     """The text under a title of a rule's docstring, dedented."""
-    found = re.search(rf"^{title}\n((?:[ \t]+.*\n?|\n)+)", rule.doc, re.MULTILINE)
+    found = catalogue.section(rule, title)
     assert found, f"{rule.name} has no section '{title}'"
-    return textwrap.dedent(found[1])
+    return f"{found}\n"
 
 
 def options(rule: Rule) -> dict[str, bool]:

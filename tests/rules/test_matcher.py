@@ -12,7 +12,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon_passes.rules.literals import equals
-from surgeon_passes.rules.matcher import root_operators
 from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.syntax import parse_pattern
 from tests.models import model, seconds
@@ -66,7 +65,7 @@ def test_alternatives_of_the_root() -> None:
     pattern = "y = Relu(x) | Neg(Abs(x))"
     assert unary("y = Relu(x)").matches(pattern) == [{"x": "x", "y": "y"}]
     assert unary("a = Abs(x)", "y = Neg(a)").matches(pattern) == [{"x": "x", "y": "y"}]
-    assert root_operators(parse_pattern(pattern, "rule")) == {OpId("", "Relu"), OpId("", "Neg")}
+    assert parse_pattern(pattern, "rule").facts.roots == {OpId("", "Relu"), OpId("", "Neg")}
 
 
 def test_a_name_is_the_same_tensor_wherever_it_stands() -> None:
