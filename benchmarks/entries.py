@@ -10,9 +10,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from surgeon_passes import Result
 
 Entry: TypeAlias = dict[str, Any]
 Feeds: TypeAlias = dict[str, Any]
@@ -78,6 +81,29 @@ def data(entry: Entry, static: bool = False) -> Callable[[], list[Feeds]]:
     """For ``Verify(data=...)``: the first shapes and, where dims stay open, the second ones too."""
     second = [feeds(entry, 1, alt=True)] if "alt_static_inputs" in entry and not static else []
     return lambda: [feeds(entry, 0), *second]
+
+
+def optimized(entry: Entry, path: Path, static: bool, verify: str) -> Result:
+    """The model with the dims of its file, or with fixed ones, checked on legal inputs."""
+    import surgeon_passes as sp
+
+    given = data(entry, static) if verify != "off" else None
+    return sp.optimize(path, entry["static_inputs"] if static else None, verify=sp.Verify(mode=verify, data=given))
+
+
+def check_of(result: Result) -> str:
+    """The end check in a word."""
+    return "off" if result.check is None else str(result.check.status)
+
+
+def table(lines: Sequence[Sequence[object]]) -> str:
+    """Lines, the header first, in columns: names to the left, what is counted to the right."""
+    cells = [["-" if cell is None else str(cell) for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        line[0].ljust(widths[0]) + "".join(f"  {c:>{w}}" for c, w in zip(line[1:], widths[1:], strict=True))
+        for line in cells
+    )
 
 
 def _values(kind: Entry, shape: list[int], random: np.random.Generator) -> Any:

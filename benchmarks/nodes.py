@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.entries import Entry, data, is_dynamic, models
+from benchmarks.entries import Entry, check_of, is_dynamic, models, optimized, table
 
 Row = dict[str, Any]
 COLUMNS = ("model", "before", "ours", "peer", "deploy", "check", "static", "peer", "check")
@@ -30,30 +30,18 @@ def measure(entry: Entry, path: Path, verify: str) -> Row:
 
 
 def run(entry: Entry, path: Path, static: bool, verify: str) -> Row:
-    import surgeon_passes as sp
-
-    given = data(entry, static) if verify != "off" else None
-    result = sp.optimize(path, entry["static_inputs"] if static else None, verify=sp.Verify(mode=verify, data=given))
-    return {"nodes": result.after.nodes, "check": "off" if result.check is None else result.check.status}
+    result = optimized(entry, path, static, verify)
+    return {"nodes": result.after.nodes, "check": check_of(result)}
 
 
-def lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    found = [COLUMNS]
+def lines(rows: Sequence[Row]) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = [COLUMNS]
     for row in rows:
         one, two = row["dynamic"], row["static"] or {}
         cells = [row["model"], row["before"], one["nodes"], one["peer"], row["deploy"], one["check"]]
         cells += [two.get("nodes"), two.get("peer"), two.get("check")]
-        found.append(tuple("-" if cell is None else str(cell) for cell in cells))
+        found.append(tuple(cells))
     return found
-
-
-def table(rows: Sequence[Row]) -> str:
-    cells = lines(rows)
-    widths = [max(len(line[k]) for line in cells) for k in range(len(COLUMNS))]
-    return "\n".join(
-        line[0].ljust(widths[0]) + "".join(f"  {c:>{w}}" for c, w in zip(line[1:], widths[1:], strict=True))
-        for line in cells
-    )
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -85,7 +73,7 @@ def main() -> None:
     tasks = [(e, p, options.verify) for e, p in models(options.names)]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         rows = pool.starmap(measure, tasks, chunksize=1)
-    print(json.dumps(rows, indent=1) if options.json else f"{table(rows)}\n{summary(rows)}")
+    print(json.dumps(rows, indent=1) if options.json else f"{table(lines(rows))}\n{summary(rows)}")
 
 
 if __name__ == "__main__":

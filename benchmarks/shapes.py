@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.entries import Entry, data, is_dynamic, models
+from benchmarks.entries import Entry, check_of, is_dynamic, models, optimized, table
 
 Row = dict[str, Any]
 COLUMNS = ("model", "before", "dynamic", "peer", "sizes", "args", "check", "static", "peer", "sizes", "args", "check")
@@ -31,37 +31,30 @@ def measure(entry: Entry, path: Path, verify: str) -> Row:
 
 def side(entry: Entry, path: Path, static: bool, verify: str) -> Row:
     """One run. ``sizes``: Shape and Size nodes left; ``args``: nodes left with a computed size argument."""
-    import surgeon_passes as sp
     from surgeon_passes.report.dynamic import count_file
 
     began = time.perf_counter()
-    given = data(entry, static) if verify != "off" else None
-    result = sp.optimize(path, entry["static_inputs"] if static else None, verify=sp.Verify(mode=verify, data=given))
+    result = optimized(entry, path, static, verify)
     left = count_file(result.proto)
     return {
         "nodes": result.after.nodes,
         "sizes": left.shape_nodes,
         "args": left.computed.total(),
         "data_dependent": [f"{d.op} '{d.node}': {d.reason}" for d in result.dynamic.data_dependent],
-        "check": "off" if result.check is None else result.check.status,
+        "check": check_of(result),
         "seconds": round(time.perf_counter() - began, 2),
     }
 
 
-def table(rows: list[Row]) -> str:
-    lines = [COLUMNS]
+def lines(rows: list[Row]) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = [COLUMNS]
     for row in rows:
-        cells: list[Any] = [row["model"], row["before"]]
+        cells: list[object] = [row["model"], row["before"]]
         for kind in ("dynamic", "static"):
             one = row[kind]
-            cells += [one["nodes"], one["peer"] or "-", one["sizes"], one["args"], one["check"]]
-        lines.append(tuple(map(str, cells)))
-    widths = [max(len(line[k]) for line in lines) for k in range(len(COLUMNS))]
-    text = (
-        line[0].ljust(widths[0]) + "".join(f"  {c:>{w}}" for c, w in zip(line[1:], widths[1:], strict=True))
-        for line in lines
-    )
-    return "\n".join(text)
+            cells += [one["nodes"], one["peer"], one["sizes"], one["args"], one["check"]]
+        found.append(tuple(cells))
+    return found
 
 
 def summary(rows: list[Row]) -> str:
@@ -82,7 +75,7 @@ def main() -> None:
     tasks = [(e, p, options.verify) for e, p in models(options.names) if is_dynamic(e)]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         rows = pool.starmap(measure, tasks, chunksize=1)
-    print(json.dumps(rows, indent=1) if options.json else f"{table(rows)}\n{summary(rows)}")
+    print(json.dumps(rows, indent=1) if options.json else f"{table(lines(rows))}\n{summary(rows)}")
 
 
 if __name__ == "__main__":
