@@ -110,6 +110,14 @@ def feeds_for(model: onnx.ModelProto, sizes: Mapping[str, int], seed: int = 0) -
     return feeds
 
 
+def assert_stays(rules: Rule | Iterable[Rule], model: onnx.ModelProto, *reasons: str) -> None:
+    """Nothing is rewritten, and some decision gives each of the reasons."""
+    result = apply(rules, model)
+    assert result.ops == operators(model)
+    for reason in reasons:
+        assert any(reason in r for r in result.reasons), result.reasons
+
+
 def assert_equal(
     before: onnx.ModelProto,
     after: onnx.ModelProto,

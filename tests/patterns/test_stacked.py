@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from surgeon_passes.patterns.stacked import stack_convolutions, stack_gemms, stack_matmuls
 
+from . import harness
 from .covering import declines, property_of
 from .harness import Builder, apply, assert_equal, assert_equal_to_rounding, constants, operators, reference, run
 from .test_sequence import BIASES, DTYPES, WIDTHS, biased
@@ -28,10 +30,7 @@ def stacked(model: onnx.ModelProto, tolerance: float | None = None, **left: int)
     return result.model
 
 
-def assert_stays(model: onnx.ModelProto, reason: str) -> None:
-    result = apply(RULES, model)
-    assert result.ops == operators(model)
-    assert any(reason in r for r in result.reasons), result.reasons
+assert_stays = partial(harness.assert_stays, RULES)
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
