@@ -9,7 +9,7 @@ import onnx
 
 from surgeon_passes import Rule
 
-from .harness import Builder, apply, assert_equal, operators
+from .harness import Arrays, Builder, apply, assert_equal, operators
 
 SIZES = ({"N": 9, "T": 4, "H": 8, "W": 6}, {"N": 5, "T": 3, "H": 6, "W": 10})
 
@@ -20,12 +20,13 @@ def assert_fuses(
     tolerance: float | None = None,
     sizes: Iterable[Mapping[str, int]] = SIZES,
     approximate: bool = False,
+    feeds: Arrays | None = None,
     **left: int,
 ) -> onnx.ModelProto:
     """The rules leave these operators, and the same function."""
     result = apply(rules, model, approximate=approximate)
     assert result.ops == left, result.reasons
-    assert_equal(model, result.model, sizes, tolerance)
+    assert_equal(model, result.model, sizes, tolerance, feeds)
     return result.model
 
 
