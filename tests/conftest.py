@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from benchmarks.entries import Unavailable, Wheels, cache
+
+settings.register_profile("fixed", derandomize=True)
+"""The same drawn examples in every run: what decides whether a change lands must not depend on luck."""
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
