@@ -155,7 +155,9 @@ class _Compiler:
             return _literal(value)
         if isinstance(value, NameRef):
             return self.name(value)
-        return _made(self.call(value) if isinstance(value, Call) else self.flat(value, is_root=False))
+        if isinstance(value, Call):
+            return _made(frozenset(op.name for op in value.ops), self.call(value))
+        return _made(flat.OPERATORS[value.kind], self.flat(value, is_root=False))
 
     def name(self, ref: NameRef) -> OperandScreen | None:
         definition = self.definitions.get(ref.name)
@@ -172,12 +174,15 @@ class _Compiler:
 
     def call(self, call: Call) -> NodeScreen:
         operators = {(op.domain, op.name) for op in call.ops}
+        is_standard = all(op.domain == "" for op in call.ops)
         names = {op.name for op in call.ops}
         attributes = [(a.name, a.value.value) for a in call.attrs if isinstance(a.value, Literal) and a.name != "axis"]
         operands = self.operands(call)
 
         def fits(node: gs.Node, context: Context) -> bool:
-            if node.op not in names or (domain_of(node.domain), node.op) not in operators:
+            if node.op not in names or (
+                (node.domain or not is_standard) and (domain_of(node.domain), node.op) not in operators
+            ):
                 return False
             view = context.index.view(node)
             if not view.regular or not operands(view, context):
@@ -260,13 +265,10 @@ def _in_place(screens: Sequence[OperandScreen | None]) -> OperandsScreen:
         ((only, its_screen),) = asked
         return lambda view, context: its_screen(view.input(only), context)
 
-    def fits(view: NodeView, context: Context) -> bool:
-        for position, screen in asked:  # a plain loop: most calls end at the first
-            if not screen(view.input(position), context):
-                return False
-        return True
-
-    return fits
+    if len(asked) == 2:  # most calls: all() over a generator takes twice as long
+        (one, its), (other, others) = asked
+        return lambda view, context: its(view.input(one), context) and others(view.input(other), context)
+    return lambda view, context: all(screen(view.input(position), context) for position, screen in asked)
 
 
 def _in_any_order(screens: Sequence[OperandScreen | None]) -> OperandsScreen:
@@ -308,20 +310,18 @@ def _any_of(screens: Iterable[OperandScreen | None]) -> OperandScreen | None:
         if screen is None:
             return None
         asked.append(screen)
-
-    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
-        for screen in asked:
-            if screen(tensor, context):
-                return True
-        return False
-
-    return fits
+    if len(asked) == 1:
+        return asked[0]
+    if len(asked) == 2:
+        one, other = asked
+        return lambda tensor, context: one(tensor, context) or other(tensor, context)
+    return lambda tensor, context: any(screen(tensor, context) for screen in asked)
 
 
-def _made(screen: NodeScreen) -> OperandScreen:
+def _made(operators: frozenset[str], screen: NodeScreen) -> OperandScreen:
     def fits(tensor: gs.Tensor | None, context: Context) -> bool:
         node = None if tensor is None else context.index.producer(tensor)
-        return node is not None and screen(node, context)
+        return node is not None and node.op in operators and screen(node, context)
 
     return fits
 
