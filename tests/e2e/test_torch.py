@@ -12,7 +12,8 @@ import surgeon_passes as sp
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.zoo import Network, export, published  # noqa: E402  (they need torch)
+from benchmarks import published  # noqa: E402  (they need torch)
+from benchmarks.zoo import Network, export  # noqa: E402
 from benchmarks.zoo.reparam import AS_TRAINED, BUILT, CONVOLUTIONS, NETWORKS  # noqa: E402
 
 FOLDED = {"training": torch.onnx.TrainingMode.EVAL, "do_constant_folding": True}
