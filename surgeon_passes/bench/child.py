@@ -37,20 +37,19 @@ class Stopped(Exception):
 
 
 class Child:
-    """``python -m MODULE`` with ``job`` as its argument. It says something once it is ready."""
+    """``python -m MODULE`` with ``job`` as its argument. It starts at once; :meth:`begin` waits until it is ready."""
 
-    def __init__(self, module: str, job: dict[str, Any], timeout: float) -> None:
+    def __init__(self, module: str, job: dict[str, Any]) -> None:
         command = [sys.executable, "-P", "-m", module, json.dumps(job)]
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, env=_environment()
         )
         self._said = bytearray()
-        try:
-            self.ready = self._answer(timeout, None)
-        except BaseException:
-            self.close()
-            raise
+
+    def begin(self, timeout: float) -> None:
+        """Raises Stopped where it cannot begin."""
+        self._answer(timeout, None)
 
     def ask(self, timeout: float, sample: Sample | None = None, **command: Any) -> Reply:
         """The answer to ``command``; ``sample`` is called again and again while it is waited for. Raises Stopped."""

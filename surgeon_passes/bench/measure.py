@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from surgeon_passes.bench import memory
 from surgeon_passes.bench.child import Child, Stopped
@@ -24,6 +24,8 @@ TOGETHER = 64 << 20
 """Bytes of a model up to which the tools' processes stand side by side, so that their calls can take turns."""
 ENOUGH = 30.0
 """Seconds of calls after which a tool is not called again."""
+STARTED_IN = 180.0
+"""Seconds that a process may take to import what it needs."""
 SIDE_BY_SIDE = 4 << 30
 """Bytes of models that are held at once for latency."""
 
@@ -51,7 +53,6 @@ class Options:
         return self.legal or self.data
 
 
-T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 
 
@@ -110,17 +111,17 @@ class _Bench:
             for tool in tools:
                 row = Row(tool.name, tool.version or "")
                 self.measured.rows.append(row)
-                child = _kept(row, self.start, tool)
-                if child is not None:
-                    alive.append((row, child))
+                alive.append((row, self.start(tool)))
+            for row, child in alive:
+                _kept(row, child, child.begin, STARTED_IN)
             for number in range(self.options.calls):
                 for row, child in _turned(alive, number):
                     if row.status == "ok" and (not number or sum(row.seconds) < ENOUGH):
                         self.progress(f"{self.measured.name}: {row.tool}", number, self.options.calls)
-                        _kept(row, self.call, row, child)
+                        _kept(row, child, self.call, row, child)
             for row, child in alive:
-                if row.seconds:
-                    _kept(row, self.save, row, child)
+                if row.status == "ok":
+                    _kept(row, child, self.save, row, child)
         finally:
             for _, child in alive:
                 child.close()
@@ -137,7 +138,7 @@ class _Bench:
             "data": self.options.data,
             "span": self.options.span,
         }
-        return Child(WORKER, job, self.options.timeout)
+        return Child(WORKER, job)
 
     def call(self, row: Row, child: Child) -> None:
         samples: list[tuple[float, int]] = []
@@ -156,7 +157,6 @@ class _Bench:
             row.peak = max(0, after[memory.PEAK] - before[memory.RESIDENT])
 
     def save(self, row: Row, child: Child) -> None:
-        """A tool that failed in a later call keeps the result of an earlier one."""
         reply = child.ask(self.options.timeout, do="save")
         row.nodes, row.bytes = reply["nodes"], reply["bytes"]
         row.is_too_big = not self.measured.budget(row.bytes)
@@ -227,9 +227,10 @@ class _Court:
 
     def ask(self, **command: Any) -> dict[str, Any]:
         """Raises Stopped."""
-        if self._child is None:
-            self._child = Child(JUDGE, self._job, self._timeout)
         try:
+            if self._child is None:
+                self._child = Child(JUDGE, self._job)
+                self._child.begin(STARTED_IN)
             return self._child.ask(self._timeout, **command)
         except Stopped as stopped:
             if stopped.status != "failed":
@@ -242,13 +243,13 @@ class _Court:
             self._child = None
 
 
-def _kept(row: Row, action: Callable[..., T], *arguments: Any) -> T | None:
-    """What ``action`` gives; where the tool gave up, the row says so, and None."""
+def _kept(row: Row, child: Child, action: Callable[..., None], *arguments: Any) -> None:
+    """Where the tool gives up, the row says so, and its process ends."""
     try:
-        return action(*arguments)
+        action(*arguments)
     except Stopped as stopped:
         row.status, row.reason = stopped.status, str(stopped)
-        return None
+        child.close()
 
 
 def _turned(items: list[tuple[Row, Child]], number: int) -> list[tuple[Row, Child]]:

@@ -22,7 +22,7 @@ EXIT_CODES = """\b
 Exit codes, the first that holds:
   6  a file cannot be read or written, or is not a valid model
   2  usage: an option, a tool, the data
-  5  our own result was not shown equal on some model
+  5  on some model a result of ours was not shown equal
   0  all well"""
 
 
@@ -70,25 +70,26 @@ def _bench(
     json_file: str | None,
     plot_folder: str | None,
 ) -> int:
+    from surgeon_passes.bench import outputs
     from surgeon_passes.bench import tools as known
     from surgeon_passes.bench.measure import Options, about
     from surgeon_passes.bench.table import render, share_table
 
     chosen = known.chosen(tools)
     options = Options(calls, timeout, data, None, span, 1.0 if latency else 0.0, threads, shares)
-    check_outputs(json_file, plot_folder)
+    outputs.check(json_file, plot_folder)
     if not tools and known.missing():
         click.echo(f"not installed: {', '.join(known.missing())} (pip install 'surgeon-passes[bench]')", err=True)
     with _paths(models) as paths:
-        found = measure_all(paths, chosen, options)
+        found = _measure_all(paths, chosen, options)
     click.echo(render(found), nl=False)
     if shares:
-        click.echo("\n" + share_table(found), nl=False)
-    write_outputs(found, about(options), json_file, plot_folder)
-    return exit_code(found)
+        click.echo("\n" + share_table(found) + "\n" + share_table(found, cpu=True), nl=False)
+    outputs.write(found, about(options), json_file, plot_folder)
+    return _exit_code(found)
 
 
-def measure_all(paths: Sequence[tuple[str, Path]], tools: Sequence[Tool], options: Options) -> list[Measured]:
+def _measure_all(paths: Sequence[tuple[str, Path]], tools: Sequence[Tool], options: Options) -> list[Measured]:
     """Every file is looked at before the first is measured."""
     from surgeon_passes.bench.measure import measure
     from surgeon_passes.model.files import read_proto
@@ -99,35 +100,11 @@ def measure_all(paths: Sequence[tuple[str, Path]], tools: Sequence[Tool], option
         return [measure(path, name, tools, options, progress) for name, path in paths]
 
 
-def check_outputs(json_file: str | None, plot_folder: str | None) -> None:
-    """Before any work is done. Raises ModelError, UsageError."""
-    from surgeon_passes.bench import plot
-    from surgeon_passes.model.files import check_writable
+def _exit_code(found: Sequence[Measured]) -> int:
+    from surgeon_passes.bench.tools import OFF, OURS
 
-    if json_file is not None:
-        check_writable(json_file)
-    if plot_folder is not None:
-        plot.check_available()
-        check_writable(Path(plot_folder) / plot.NAME)
-
-
-def write_outputs(
-    found: Sequence[Measured], machine: dict[str, Any], json_file: str | None, plot_folder: str | None
-) -> None:
-    from surgeon_passes.bench import plot
-    from surgeon_passes.bench.records import to_json
-    from surgeon_passes.model.files import write_bytes
-
-    if json_file is not None:
-        write_bytes(json_file, to_json(found, machine).encode())
-    if plot_folder is not None:
-        plot.write(found, Path(plot_folder))
-
-
-def exit_code(found: Sequence[Measured]) -> int:
-    """5 where a result of ours differs, or could not be made."""
-    ours = [row for measured in found for row in measured.rows if row.tool.startswith("surgeon_passes")]
-    return 5 if any(row.status != "ok" or row.check in ("different", "crashed") for row in ours) else 0
+    ours = [row for measured in found for row in measured.rows if row.tool in (OURS, OFF)]
+    return 5 if any(row.status != "ok" or row.check != "equal" for row in ours) else 0
 
 
 @contextmanager
