@@ -14,18 +14,19 @@ import surgeon_passes as sp
 from benchmarks.entries import Wheels, packaged
 from benchmarks.nodes import summary
 from benchmarks.rules import EXCEPTIONS
+from benchmarks.scale import KINDS, shuffled
+from surgeon_passes.verify.segments import node_count
 
 ROOT = Path(__file__).parent.parent
-GROWTH = ROOT / "benchmarks" / "growth.py"
 
 
 def growth(*arguments: str) -> str:
-    command = [sys.executable, str(GROWTH), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "benchmarks.growth", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
 def test_growth_reports_each_size_and_order() -> None:
-    rows = json.loads(growth("--sizes", "40", "80", "--json"))
+    rows = json.loads(growth("--sizes", "40", "80", "--order", "both", "--json"))
     assert [(row["nodes"], row["order"]) for row in rows] == [
         (40, "ordered"),
         (80, "ordered"),
@@ -35,26 +36,30 @@ def test_growth_reports_each_size_and_order() -> None:
     for row in rows:
         assert (row["nodes_after"], row["verified"]) == (row["nodes"] // 2, row["nodes"] // 2)
         assert (row["end_check"], row["exit_code"]) == ("equal", 0)
-        assert row["seconds"] > 0
-    assert rows[0]["ratio"] == rows[2]["ratio"] == 1
+        assert 0 < row["own"] < row["cpu"]
+        assert sum(row["phases"].values()) == pytest.approx(row["cpu"], rel=0.1, abs=0.02)
+    assert rows[0]["ratio"] == rows[2]["own_ratio"] == 1
 
 
-def test_growth_prints_a_table() -> None:
-    header, row = growth("--sizes", "40", "--order", "ordered").splitlines()
-    assert header.split()[:3] == ["order", "nodes", "seconds"]
-    assert row.split()[:2] == ["ordered", "40"]
+def test_growth_prints_a_table_with_phases() -> None:
+    header, row, *phases = growth("--kind", "data", "--sizes", "20", "--phases").splitlines()
+    assert header.split()[:3] == ["kind", "order", "nodes"]
+    assert row.split()[:3] == ["data", "ordered", "20"]
+    assert {"import", "export", "types", "dynamics"} <= {line[:18].strip() for line in phases}
 
 
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_the_chain_is_a_model(shuffled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(GROWTH.parent)
-    import growth as module  # type: ignore[import-not-found]
-
-    model = module.chain(41, shuffled)
-    assert len(model.graph.node) == 41
-    assert (model.graph.node[0].name != "conv_0") == shuffled
-    if not shuffled:
+@pytest.mark.parametrize("kind", KINDS)
+def test_generated_models_are_models(kind: str) -> None:
+    for nodes in (1, 150, 403):
+        model = KINDS[kind](nodes)
         onnx.checker.check_model(model, full_check=True)
+        assert nodes < 20 or abs(node_count(model.graph) - nodes) <= 0.25 * nodes
+
+
+def test_a_shuffled_model_has_the_same_nodes() -> None:
+    model = KINDS["chain"](41)
+    names = [[n.name for n in m.graph.node] for m in (model, shuffled(model))]
+    assert names[0] != names[1] and sorted(names[0]) == sorted(names[1])
 
 
 def test_shapes_reports_both_kinds_of_dims(wheels: Wheels) -> None:
