@@ -20,10 +20,11 @@ import numpy as np
 import onnx
 
 from benchmarks.entries import data, models
+from benchmarks.scale import KINDS as GENERATED
 from surgeon_passes.bench import outputs, table, tools
 from surgeon_passes.bench.measure import Options, about, measure
 from surgeon_passes.bench.records import Measured, from_json
-from surgeon_passes.errors import SurgeonError
+from surgeon_passes.errors import ModelError, SurgeonError
 
 KINDS = ("chain", "repvgg", "soup")
 SIZES = (1000, 10_000, 100_000)
@@ -46,14 +47,12 @@ def real(given: argparse.Namespace, options: Options, folder: Path) -> Iterator[
 
 def scale(given: argparse.Namespace, options: Options, folder: Path) -> Iterator[Task]:
     """Generated models of ``--sizes`` nodes."""
-    from benchmarks.scale import KINDS as MAKERS
-
     for kind in given.kinds:
         for size in given.sizes:
             name = f"{kind}_{size}"
             if _wanted(name, given.names):
                 path = folder / f"{name}.onnx"
-                onnx.save(MAKERS[kind](size), path)
+                onnx.save(GENERATED[kind](size), path)
                 yield name, path, options
                 path.unlink()
 
@@ -93,6 +92,15 @@ def run(given: argparse.Namespace) -> list[Measured]:
     return found
 
 
+def read(path: str) -> list[Measured]:
+    """Measurements of an earlier run. Raises ModelError."""
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from None
+    return from_json(text, path)
+
+
 @contextmanager
 def _folder(parent: str | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=parent, prefix="surgeon-peers-") as folder:
@@ -103,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="part of a model's name")
     parser.add_argument("--set", choices=list(SETS), nargs="+", default=["real"], help="which models")
-    parser.add_argument("--kinds", nargs="+", default=KINDS, help="of generated models")
+    parser.add_argument("--kinds", choices=list(GENERATED), nargs="+", default=KINDS, help="of generated models")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="nodes of generated models")
     parser.add_argument("--tool", action="append", default=[], help="only these tools")
     parser.add_argument("-k", "--calls", type=int, default=3, help="of each tool")
@@ -118,11 +126,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         if given.source:
-            found = from_json(Path(given.source).read_text(), given.source)
-            outputs.write(found, {}, None, given.plot)
+            found = read(given.source)
         else:
             found = run(given)
-            outputs.write(found, {}, None, given.plot)
+        outputs.write(found, {}, None, given.plot)
     except SurgeonError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
