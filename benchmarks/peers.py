@@ -125,10 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", dest="source", metavar="JSON", help="show these measurements; measure nothing")
     given = parser.parse_args(arguments)
     try:
-        if given.source:
-            found = read(given.source)
-        else:
-            found = run(given)
+        found = read(given.source) if given.source else run(given)
         outputs.write(found, {}, None, given.plot)
     except SurgeonError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
@@ -23,6 +24,7 @@ Sample: TypeAlias = Callable[[float, dict[str, int]], None]
 """Told monotonic seconds, and the child's memory."""
 SAMPLED_EVERY = 0.004
 """Seconds between two looks at a process's memory."""
+PR_SET_PDEATHSIG = 1
 REASON = 160
 """Characters of a reason."""
 
@@ -113,8 +115,10 @@ def _environment() -> dict[str, str]:
 def serve(prepare: Callable[[], Callable[[Reply], Reply]]) -> None:
     """The child's side: ``prepare`` the answering function, say that it is ready, answer line by line.
 
-    What libraries print goes nowhere.
+    What libraries print goes nowhere. The process ends with its parent, also in the midst of a call (Linux).
     """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     protocol = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +73,20 @@ def test_a_child_that_cannot_begin() -> None:
 def test_reasons_are_short() -> None:
     assert str(Stopped("failed", "a\n b")) == "a b"
     assert len(str(Stopped("failed", "long " * 100))) == 160
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_a_child_ends_with_its_parent() -> None:
+    """Even if it hangs, and the parent has no time to say so."""
+    code = (
+        "import os\nfrom surgeon_passes.bench.child import Child\n"
+        f"child = Child({ECHO!r}, {{}})\nchild.begin(60)\nprint(child._process.pid, flush=True)\n"
+        'child._process.stdin.write(b\'{"do": "hang"}\\n\')\nchild._process.stdin.flush()\nos.kill(os.getpid(), 9)'
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    status = Path(f"/proc/{int(done.stdout)}/status")
+    for _ in range(1000):
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return
+        os.sched_yield()
+    pytest.fail("the child is still there")
