@@ -21,13 +21,17 @@ import onnx
 
 from benchmarks.entries import data, models
 from benchmarks.scale import KINDS as GENERATED
-from surgeon_passes.bench import outputs, table, tools
+from surgeon_passes.bench import outputs, plot, table, tools
 from surgeon_passes.bench.measure import Options, about, measure
 from surgeon_passes.bench.records import Measured, from_json
 from surgeon_passes.errors import ModelError, SurgeonError
+from surgeon_passes.model.files import write_bytes
 
 KINDS = ("chain", "repvgg", "soup")
 SIZES = (1000, 10_000, 100_000)
+ROOT = Path(__file__).parent.parent
+MARKS = ("<!-- benchmarks.peers -->\n", "<!-- end -->\n")
+"""What the README's table stands between."""
 LARGE = {"large_600mb_inline": (600, False), "large_2500mb_external": (2500, True)}
 """Megabytes, and whether the weights lie beside the file."""
 
@@ -35,8 +39,8 @@ Task = tuple[str, Path, Options]
 
 
 def real(given: argparse.Namespace, options: Options, folder: Path) -> Iterator[Task]:
-    """Models of packages.json and of SURGEON_MODELS; results are compared on inputs that are legal for them."""
-    for entry, path in models(given.names):
+    """Models of packages.json and of SURGEON_MODELS, small ones first, on inputs that are legal for them."""
+    for entry, path in sorted(models(given.names), key=lambda found: found[1].stat().st_size):
         place = folder / entry["name"]
         place.mkdir()
         for number, feeds in enumerate(data(entry)()):
@@ -101,6 +105,21 @@ def read(path: str) -> list[Measured]:
     return from_json(text, path)
 
 
+def with_table(text: str, found: list[Measured]) -> str:
+    """``text`` with the summary of ``found`` between the marks."""
+    before, _, rest = text.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    shown = f"\nMedians over {len(found)} models:\n\n{table.summary_markdown(found)}\n"
+    return f"{before}{MARKS[0]}{shown}{MARKS[1]}{after}"
+
+
+def write_readme(found: list[Measured]) -> None:
+    """Table and plot of the project's README anew."""
+    plot.write(found, ROOT / "benchmarks")
+    readme = ROOT / "README.md"
+    write_bytes(readme, with_table(readme.read_text(), found).encode())
+
+
 @contextmanager
 def _folder(parent: str | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=parent, prefix="surgeon-peers-") as folder:
@@ -122,11 +141,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", help="where models are made (the system's temporary folder)")
     parser.add_argument("--json", help="write all measurements here")
     parser.add_argument("--plot", metavar="FOLDER", help="write bench.png there")
+    parser.add_argument("--readme", action="store_true", help="write the README's table and plot anew")
     parser.add_argument("--from", dest="source", metavar="JSON", help="show these measurements; measure nothing")
     given = parser.parse_args(arguments)
     try:
         found = read(given.source) if given.source else run(given)
         outputs.write(found, {}, None, given.plot)
+        if given.readme:
+            write_readme(found)
     except SurgeonError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -18,7 +18,9 @@ from benchmarks.entries import Wheels, packaged
 from benchmarks.nodes import summary
 from benchmarks.rules import EXCEPTIONS
 from benchmarks.scale import KINDS, shuffled
-from surgeon_passes.bench.records import Measured
+from surgeon_passes.bench.records import Measured, Row
+from surgeon_passes.bench.table import SUMMARY_HEADS
+from surgeon_passes.bench.tools import OURS, TOOLS
 from surgeon_passes.verify.segments import node_count
 
 ROOT = Path(__file__).parent.parent
@@ -179,3 +181,20 @@ def test_history_runs() -> None:
     ]
     done = subprocess.run([*command, "-k", "demo or start"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_readme_has_the_table_that_peers_writes() -> None:
+    """As it stands: columns, and one line a tool; what is around it stays."""
+    text = (ROOT / "README.md").read_text()
+    start, end = (text.index(mark) for mark in peers.MARKS)
+    lines = [line for line in text[start:end].splitlines() if line.startswith("|")]
+    assert lines[0] == f"| {' | '.join(SUMMARY_HEADS)} |"
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [tool.name for tool in TOOLS]
+    row = Row(OURS, "9", seconds=[1.0], nodes=1, bytes=2, check="equal")
+    made = peers.with_table(text, [Measured("m", 2, 4, [row])])
+    assert f"| {OURS} | 9 | 1 of 1 | 1.000 | - | - | 50% | 50% | - | - |" in made
+    assert made[:start] == text[:start] and made.endswith(text[end:])
+
+
+def test_the_plot_of_the_readme_is_small() -> None:
+    assert (ROOT / "benchmarks" / "bench.png").stat().st_size < 60_000

@@ -66,6 +66,11 @@ def _why(row: Row) -> str:
     return row.check_reason
 
 
+SUMMARY_HEADS = (
+    "tool", "version", "counted", "seconds", "x onnxsim", "memory", "nodes left", "bytes left", "latency", "slower",
+)  # fmt: skip
+
+
 def summary(models: Sequence[Measured]) -> str:
     """One line a tool over all models.
 
@@ -73,24 +78,21 @@ def summary(models: Sequence[Measured]) -> str:
     seconds; seconds over onnxsim's on the same model; peak memory; nodes and bytes left of the original's; latency over
     the original's, and on how many models its interval lies wholly above 1.02.
     """
-    heads = (
-        "tool",
-        "version",
-        "counted",
-        "seconds",
-        "x onnxsim",
-        "memory",
-        "nodes left",
-        "bytes left",
-        "latency",
-        "slower",
-    )
-    table = _table(heads)
-    for tool in TOOLS:
-        rows = list(every_row(models, tool.name))
-        if rows:
-            table.add_row(*_summed(rows))
+    table = _table(SUMMARY_HEADS)
+    for cells in _summaries(models):
+        table.add_row(*cells)
     return _text(f"{len(models)} models, medians", table, [])
+
+
+def summary_markdown(models: Sequence[Measured]) -> str:
+    """The same as a Markdown table."""
+    lines = [SUMMARY_HEADS, ["---", "---", *["---:"] * (len(SUMMARY_HEADS) - 2)], *_summaries(models)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _summaries(models: Sequence[Measured]) -> list[list[str]]:
+    found = [list(every_row(models, tool.name)) for tool in TOOLS]
+    return [_summed(rows) for rows in found if rows]
 
 
 def _summed(rows: list[tuple[Measured, Row]]) -> list[str]:
