@@ -27,7 +27,7 @@ def near_misses(rules: Iterable[Rule], nodes: Iterable[gs.Node], context: Contex
     for node in nodes:
         opset = context.index.scope(node).opset("")
         for rule, matcher in by_root.get(OpId(domain_of(node.domain), node.op), ()):
-            if not is_in_force(rule, opset) or next(matcher.matches(node), None) is not None:
+            if not rule.is_for(opset) or next(matcher.matches(node), None) is not None:
                 continue
             miss = matcher.miss
             if len(miss.nodes) > 1:
@@ -40,9 +40,3 @@ def declined(
     """What is recorded of a root that was not rewritten. ``line``: of the pattern, where it is the pattern that stopped."""
     labels = tuple(map(node_label, nodes))
     return Decision(rule, index.scope(node).path, node_label(node), DECLINED, "", reason, labels, line)
-
-
-def is_in_force(rule: Rule, opset: int) -> bool:
-    """Whether the rule is for models of that opset of ai.onnx."""
-    first, last = rule.opset
-    return opset >= first and (last is None or opset <= last)

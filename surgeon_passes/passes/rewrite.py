@@ -12,19 +12,18 @@ from typing import ClassVar
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import RuleError, UsageError, did_you_mean
-from surgeon_passes.index import GraphIndex, node_label
+from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import Pass
-from surgeon_passes.passes.misses import declined, is_in_force
+from surgeon_passes.passes.misses import declined
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match, Options
 from surgeon_passes.rules.matcher import Matcher
-from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
-from surgeon_passes.rules.screen import operand_kinds
+from surgeon_passes.rules.table import RuleTable, table_of
 
 DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
 MAX_BINDINGS = 16
@@ -128,7 +127,7 @@ def _to_rest(state: State, sweeper: _Sweeper, layer: tuple[list[Rule], list[Rule
     """Sweep until nothing changes; gives whether anything did."""
     changed = False
     pending: list[gs.Node] = state.index.nodes()
-    begin, again = map(sweeper.dispatch, layer)
+    begin, again = map(table_of, layer)
     for number in range(MAX_SWEEPS):
         edits = sweeper.sweep(pending, again if number else begin, again)
         if not edits:
@@ -140,31 +139,6 @@ def _to_rest(state: State, sweeper: _Sweeper, layer: tuple[list[Rule], list[Rule
     return changed
 
 
-class _Dispatch:
-    """Which rules may match at a root, by its operator and its operands: places that look alike are asked once."""
-
-    def __init__(self, entries: Iterable[tuple[Rule, Matcher]], index: GraphIndex) -> None:
-        self.index = index
-        self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
-        self.by_look: dict[tuple[str, str, int, tuple[str, ...]], list[tuple[Rule, Matcher]]] = {}
-        for rule, matcher in entries:
-            for op in rule.pattern.facts.roots:
-                self.by_root.setdefault(op, []).append((rule, matcher))
-
-    def candidates(self, node: gs.Node) -> list[tuple[Rule, Matcher]]:
-        view = self.index.view(node)
-        opset = self.index.scope(node).opset("")
-        look = (view.op, view.domain, opset, operand_kinds(view, self.index))
-        found = self.by_look.get(look)
-        if found is None:
-            entries = self.by_root.get(OpId(view.domain, view.op), ())
-            found = [
-                (r, m) for r, m in entries if is_in_force(r, opset) and m.facts.root_operands.fit(view.op, look[3])
-            ]
-            self.by_look[look] = found
-        return found
-
-
 class _Sweeper:
     """One worklist pass over some nodes, in order; what a rewrite touches is visited again."""
 
@@ -173,11 +147,9 @@ class _Sweeper:
         self.context = state.context.having(options)
         self.index = state.index
         self.limit = 10 * len(self.index.nodes()) + 1000
+        self.matchers: dict[int, Matcher] = {}
 
-    def dispatch(self, rules: Iterable[Rule]) -> _Dispatch:
-        return _Dispatch([(rule, Matcher(rule.pattern, self.context)) for rule in rules], self.index)
-
-    def sweep(self, nodes: Iterable[gs.Node], first: _Dispatch, again: _Dispatch) -> list[Edit]:
+    def sweep(self, nodes: Iterable[gs.Node], first: RuleTable, again: RuleTable) -> list[Edit]:
         """``first`` holds the rules for ``nodes``, ``again`` those for what a rewrite touches."""
         queue = deque(nodes)
         waiting = dict.fromkeys(map(id, queue), first)
@@ -216,8 +188,15 @@ class _Sweeper:
                 found.update((id(c), c) for c in self.index.consumers(now))
         return [n for n in found.values() if self.index.is_live(n)]
 
-    def visit(self, node: gs.Node, rules: _Dispatch) -> Edit | None:
-        for rule, matcher in rules.candidates(node):
+    def matcher(self, rule: Rule) -> Matcher:
+        found = self.matchers.get(id(rule))
+        if found is None:
+            found = self.matchers[id(rule)] = Matcher(rule.pattern, self.context)
+        return found
+
+    def visit(self, node: gs.Node, rules: RuleTable) -> Edit | None:
+        for rule in rules.candidates(node, self.index):
+            matcher = self.matcher(rule)
             if not matcher.may_match(node):
                 continue
             if not rule.recursive and self.state.made_by.get(id(node)) == rule.name:
@@ -240,6 +219,8 @@ class _Sweeper:
                 except Decline as decline:
                     if str(decline) or not nodes:
                         reason, nodes = str(decline), match.matched
+                    if decline.is_final:
+                        break
                     continue
                 if edit is not None:
                     edit.decision.metrics = {**edit.decision.metrics, "seconds": time.perf_counter() - began}
