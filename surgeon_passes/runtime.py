@@ -184,10 +184,14 @@ class Session:
         else:
             source, declared = str(model), {}
         options = _options(level)
-        self._kept = [_ort_value(np.ascontiguousarray(arrays[name]), kind) for name, kind in declared.items()]
+        ready = {name: np.require(arrays[name], requirements=["C", "A"]) for name in declared}
+        self._kept = [_ort_value(ready[name], kind) for name, kind in declared.items()]
         try:
             if self._kept:
                 options.add_external_initializers(list(declared), self._kept)
+                if level == "off":  # nothing rewrites initializers: they are used in place, not copied
+                    for name, value in zip(declared, self._kept, strict=True):
+                        options.add_initializer(name, value)
             self._session = _ort().InferenceSession(source, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             if "ReplaceInitializedTensor" not in str(error) or not isinstance(model, ModelProto):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.model.constants import array_of, onnx_dtype
+from surgeon_passes.model.constants import array_of
+from surgeon_passes.model.elements import onnx_dtype
 
 Key = tuple[Any, ...]
 

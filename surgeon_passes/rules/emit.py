@@ -10,7 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import RuleError
-from surgeon_passes.model.constants import numpy_dtype, onnx_dtype
+from surgeon_passes.model.elements import numpy_dtype, onnx_dtype
 from surgeon_passes.ops.legacy import LEGACY, CannotEmit
 from surgeon_passes.ops.schema import schema
 from surgeon_passes.rules.match import Match, Operand, is_floating
