@@ -32,7 +32,7 @@ ALIGNMENT = 4096
 
 
 class Blocks:
-    """Nodes and weights of about ``megabytes``: a sixth in Conv + BatchNormalization (which become one Conv), a sixth in
+    """Nodes and weights of about ``megabytes``: a tenth in Conv + BatchNormalization (which become one Conv), a tenth in
     Conv + Relu, the rest in MatMul + Add and LayerNormalizations in nine nodes, whose weights stay as they are."""
 
     def __init__(self, megabytes: float) -> None:
@@ -41,8 +41,8 @@ class Blocks:
         small = megabytes < 300
         self.channels, self.width = (CHANNELS // 4, WIDTH // 4) if small else (CHANNELS, WIDTH)
         total = megabytes * 1e6
-        convs = max(1, round(total / 6 / (self.channels**2 * 36)))
-        linears = max(1, round(total * 4 / 6 / (self.width**2 * 4)))
+        convs = max(1, round(total / 10 / (self.channels**2 * 36)))
+        linears = max(1, round(total * 8 / 10 / (self.width**2 * 4)))
         x = "x"
         for number in range(convs):
             x = self.conv(x, f"fused_{number}", normalized=True)

@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 from onnx_graphsurgeon.ir.tensor import LazyValues, SparseValues
 
 from surgeon_passes.model.elements import numpy_dtype
-from surgeon_passes.model.weights import Weights
+from surgeon_passes.model.weights import Bytes, Weights
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ class TensorValues(LazyValues):  # type: ignore[misc]
 
     def load(self) -> Array:
         """The values, without a copy where the bytes lie ready. Raises ModelError for missing external data."""
-        return self.weights.array(self.tensor)
+        return self.weights.aligned(self.tensor)
 
 
 class SparseTensorValues(LazyValues):  # type: ignore[misc]
@@ -59,6 +59,14 @@ class SparseTensorValues(LazyValues):  # type: ignore[misc]
         else:
             dense[tuple(indices.T)] = values
         return dense
+
+
+def bytes_of(constant: gs.Constant) -> Bytes:
+    """The bytes of a constant's elements, as they lie where it is stored."""
+    held = constant._values
+    if isinstance(held, TensorValues) and held.is_reference:
+        return held.weights.raw(held.tensor)
+    return np.ascontiguousarray(array_of(constant)).reshape(-1).view(np.uint8)
 
 
 def array_of(constant: gs.Constant) -> Array:

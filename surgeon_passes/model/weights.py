@@ -115,6 +115,8 @@ class Weights:
         """As :meth:`array`, at an address that is a multiple of the element's size: copied where it must be, and the
         copy is shared as long as somebody holds it."""
         array = self.array(tensor)
+        if tensor.data_location != TensorProto.EXTERNAL:
+            return array
         if array.flags.aligned and array.flags.c_contiguous:
             return array
         fields = external_fields(tensor)
