@@ -269,15 +269,18 @@ def with_weights(proto: onnx.ModelProto, weights: Weights, external: bool = Fals
     The same object where it refers to nothing. Beyond protobuf's limit what lies in a file stays there. Raises
     ModelError naming tensor and file where one is missing or short.
     """
-    outside = [t.data_location == TensorProto.EXTERNAL for t in all_tensors(proto)]
-    if not any(outside):
+    in_files = external or weight_bytes(proto) > LIMIT
+
+    def moves(tensor: TensorProto) -> bool:
+        stays = in_files and weights.is_in_file(tensor, external)
+        return tensor.data_location == TensorProto.EXTERNAL and not stays
+
+    if not any(map(moves, all_tensors(proto))):
         return proto
-    stays = external or weight_bytes(proto) > LIMIT
     whole = onnx.ModelProto()
     whole.CopyFrom(proto)
-    for tensor in all_tensors(whole):
-        if not (stays and weights.is_in_file(tensor, external)):
-            _inline(tensor, weights)
+    for tensor in filter(moves, all_tensors(whole)):
+        _inline(tensor, weights)
     return whole
 
 
