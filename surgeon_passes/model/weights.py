@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,6 @@ Bytes = NDArray[np.uint8]
 
 HELD_FILES = 64
 """Files that are held open; where a model has more, the others are mapped anew each time."""
-_MEMORY = "\0"
-"""begins the location of what lies in memory: no file's name can"""
 
 
 class Weights:
@@ -40,6 +39,7 @@ class Weights:
         self.own = own
         self._files: dict[str, _Mapping] = {}
         self._memory: dict[str, Array | TensorProto] = {}
+        self._token = f"\0{secrets.token_hex(8)}"  # no file can name what lies in memory
         self._aligned: WeakValueDictionary[tuple[str, int, int], Array] = WeakValueDictionary()
 
     @staticmethod
@@ -50,7 +50,7 @@ class Weights:
         """The same files, with references of its own to memory besides."""
         found = Weights(self.folder, self.own)
         found._files, found._aligned = self._files, self._aligned
-        found._memory = dict(self._memory)
+        found._memory, found._token = dict(self._memory), self._token
         return found
 
     def shares_files(self, other: Weights) -> bool:
@@ -62,14 +62,14 @@ class Weights:
         if tensor.data_location != TensorProto.EXTERNAL:
             return False
         location = external_fields(tensor).get("location", "")
-        return location != self.own and not location.startswith(_MEMORY)
+        return location != self.own and location not in self._memory
 
     def is_in_file(self, tensor: TensorProto, other: bool) -> bool:
         """Whether the tensor lies in a file, with ``other`` in one that is not the model's."""
         if tensor.data_location != TensorProto.EXTERNAL:
             return False
         location = external_fields(tensor).get("location", "")
-        return not location.startswith(_MEMORY) and not (other and location == self.own)
+        return location not in self._memory and not (other and location == self.own)
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class Weights:
         count = math.prod(tensor.dims) * numpy_dtype(tensor.data_type).itemsize
         if count < LARGE:
             return None
-        location = f"{_MEMORY}{len(self._memory)}"
+        location = f"{self._token}{len(self._memory)}"
         self._memory[location] = held
         tensor.name = name
         point(tensor, location, 0, count)
