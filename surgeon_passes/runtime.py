@@ -67,14 +67,16 @@ def version() -> str:
     return str(_ort().__version__)
 
 
-def _options(level: str) -> Any:
+def _options(level: str, threads: int = 1) -> Any:
     ort = _ort()
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[level])
     options.log_severity_level = 4
+    if threads > 1:  # else the threads of one session go on spinning while another session runs
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     if level != "all":
         options.add_session_config_entry("session.disable_prepacking", "1")
     return options
@@ -183,7 +185,7 @@ def _with_fed_weights(model: ModelProto, arrays: Mapping[str, Array]) -> tuple[M
 
 
 class Session:
-    """One model, loaded on one CPU thread.
+    """One model, loaded on the CPU, on one thread or ``threads``.
 
     ``level`` is how far ONNX Runtime may optimise: off, basic, extended or all. ``external`` gives the arrays of
     initializers that the model declares with :func:`external_stub`; with optimisations off large ones are not copied.
@@ -191,13 +193,19 @@ class Session:
     """
 
     def __init__(
-        self, model: ModelProto | str | Path, *, level: str = "off", external: Mapping[str, Array] | None = None
+        self,
+        model: ModelProto | str | Path,
+        *,
+        level: str = "off",
+        external: Mapping[str, Array] | None = None,
+        threads: int = 1,
     ) -> None:
         arrays = dict(external or {})
         if isinstance(model, ModelProto) and is_too_large(model):
             model, large = _without_large_weights(model)
             arrays.update(large)
-        self._model, self._arrays, self._fed = model, arrays, dict[str, Array]()
+        self._model, self._arrays, self._threads = model, arrays, threads
+        self._fed: dict[str, Array] = {}
         if isinstance(model, ModelProto) and level == "off" and sum(a.nbytes for a in arrays.values()) >= _FED_BYTES:
             copy, self._fed = _with_fed_weights(model, arrays)
             try:
@@ -215,7 +223,7 @@ class Session:
             declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays and t.name in read}
         else:
             source, declared = str(model), {}
-        options = _options(level)
+        options = _options(level, self._threads)
         ready = {name: np.require(arrays[name], requirements=["C", "A"]) for name in declared}
         self._kept = [_ort_value(ready[name], kind) for name, kind in declared.items()]
         try:
