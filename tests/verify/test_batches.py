@@ -10,6 +10,7 @@ from onnx import TensorProto
 from surgeon_passes.index import Scope
 from surgeon_passes.region import Exactness, NodeImage, Region, TensorType, Verdict
 from surgeon_passes.verify import batches
+from surgeon_passes.verify import trial as trial_module
 from surgeon_passes.verify.batches import check
 
 from .regions import FLOAT, Known, Sym, graph_of, region, typed
@@ -121,6 +122,25 @@ def test_a_sum_that_cancels_is_no_false_refutation() -> None:
         c["W"][4] *= 1.01
 
     assert verdict(conv_bn(move_and_spoil)).status == "refuted"
+
+
+def test_what_nearly_cancels_on_zeros_alone_takes_no_run_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel is measured by what it is on ordinary inputs; only what that does not excuse asks for noise."""
+
+    def cancel(c: Constants) -> None:
+        s = c["gamma"].astype(np.float64) / np.sqrt(c["var"].astype(np.float64) + 1e-5)
+        c["beta"][:] = (1e-3 - s * (c["b"].astype(np.float64) - c["mean"])).astype(np.float32)
+        c["B"] = (s * (c["b"].astype(np.float64) - c["mean"]) + c["beta"]).astype(np.float32)
+
+    def cancel_and_spoil(c: Constants) -> None:
+        cancel(c)
+        c["B"][2] += 1e-3
+
+    loaded: list[int] = []
+    real = trial_module.Session
+    monkeypatch.setattr(trial_module, "Session", lambda *a, **k: (loaded.append(1), real(*a, **k))[1])
+    assert verdict(conv_bn(cancel)).status == "verified" and not loaded
+    assert verdict(conv_bn(cancel_and_spoil)).status == "refuted" and loaded
 
 
 def test_a_huge_bias_hides_no_error_in_a_tiny_signal() -> None:
