@@ -19,7 +19,8 @@ from surgeon_passes.verify import inputs as made_up
 from surgeon_passes.verify.assemble import Piece, assemble
 from surgeon_passes.verify.compare import Difference, beyond_noise, compare, is_float
 from surgeon_passes.verify.reference import ReferenceSession
-from surgeon_passes.verify.shapes import Candidates, Shape
+from surgeon_passes.verify.resize import Shape
+from surgeon_passes.verify.shapes import Candidates
 
 _NOISE_RUNS = 4
 _NOISE_FACTOR = 4.0
