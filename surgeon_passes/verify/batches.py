@@ -136,11 +136,12 @@ class _Checker:
         return trial
 
     def chunks(self, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
-        """Batches of trials with one set of opsets, bounded in number, activations and weights."""
+        """Batches of trials with one set of opsets and runs, bounded in number, activations and weights."""
         groups: dict[Any, list[Trial]] = {}
         for trial in trials:
             scope = trial.piece.sides.region.scope
-            key = (tuple(sorted(scope.opsets.items())), self.calls(trial.piece.sides), trial.candidates.wanted)
+            runs = (trial.candidates.wanted, trial.candidates.alike)
+            key = (tuple(sorted(scope.opsets.items())), self.calls(trial.piece.sides), runs)
             groups.setdefault(key, []).append(trial)
         for group in groups.values():
             chunk: list[Trial] = []
@@ -178,7 +179,7 @@ class _Checker:
             self.split(together, failure, named)
 
     def run_kind(self, chunk: Sequence[Trial], session: Session, attempt: int, kind: str) -> None:
-        live = [t for t in chunk if t.verdict is None and kind in t.kinds]
+        live = [t for t in chunk if t.verdict is None and t.takes(kind, attempt)]
         if not live:
             return
         own = {id(t): self.feeds(t, attempt, kind) for t in chunk}

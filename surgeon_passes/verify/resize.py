@@ -72,7 +72,7 @@ def reduced(
     room for a whole receptive field away from every border.
     """
     ranks = {len(s) for s in shapes if len(s) >= 3}
-    if len(ranks) != 1 or not all(_reducible(image) for image in (*before, *after)):
+    if len(ranks) != 1 or not all(is_local(image) for image in (*before, *after)):
         return None
     spatial = ranks.pop() - 2
     sizes = {s[2:] for s in shapes if len(s) >= 3 and math.prod(s[2:]) > 1}
@@ -85,7 +85,8 @@ def reduced(
     return tuple((*s[:2], *small) if len(s) >= 3 and s[2:] == size else s for s in shapes)
 
 
-def _reducible(image: NodeImage) -> bool:
+def is_local(image: NodeImage) -> bool:
+    """Whether the operator computes each place, or window, as it does every other, at any size."""
     op = image.node.op
     if op in ELEMENTWISE or op in _GLOBAL:
         return all(_broadcasts(t) for t in image.inputs)

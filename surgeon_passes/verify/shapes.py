@@ -13,7 +13,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.ops.traits import ELEMENTWISE
 from surgeon_passes.region import ANONYMOUS, Dim, NodeImage, TensorType
-from surgeon_passes.verify.resize import BATCH, Shape, constant_shape, enlarged, reduced
+from surgeon_passes.verify.resize import BATCH, Shape, constant_shape, enlarged, is_local, reduced
 
 Hint = Mapping[int, int]
 
@@ -27,13 +27,14 @@ _CHANNELS_FIRST = frozenset({"BatchNormalization", "InstanceNormalization", "PRe
 class Candidates:
     """Shapes of a boundary in the order in which they are tried, each made when it is asked for.
 
-    A try is one tuple of shapes, one per boundary input; ``wanted`` is how many of them are to be checked.
+    A try is one tuple of shapes, one per boundary input; ``wanted`` is how many of them are to be checked, ``alike``
+    whether nothing in the region can tell them apart but a batch that is written into it.
     """
 
-    def __init__(self, tries: Iterable[tuple[Shape, ...]], wanted: int) -> None:
+    def __init__(self, tries: Iterable[tuple[Shape, ...]], wanted: int, alike: bool = False) -> None:
         self._rest = iter(tries)
         self._found: dict[tuple[Shape, ...], None] = {}
-        self.wanted = wanted
+        self.wanted, self.alike = wanted, alike
 
     def first(self, count: int) -> list[tuple[Shape, ...]]:
         """The first ``count`` distinct tries, fewer where there are not so many."""
@@ -83,16 +84,30 @@ def candidates(
         small = (reduced(whole, before, after) if reducible else None) or whole
         small = (enlarged(small, images) if reducible else None) or small
         return Candidates((small, whole), 1)
-    known = [_knowledge(t, (*before, *after)) for t in inputs]
+    known = [_knowledge(t, before) for t in inputs]  # after may hold what was written for one size
     said = _said_sizes(types, known)
-    least = list(islice(_affordable(types, known, said), 2))
-    near = [s for shapes in least if (s := reduced(shapes, before, after))] if reducible and _has_room(types) else []
-    return Candidates(_open_tries(types, known, said, near), len(least) if said and least else 2)
+    wanted = len(list(islice(_affordable(types, known, said), 2))) if said else 2
+    local = reducible and _is_static_inside(types) and all(map(is_local, (*before, *after)))
+    near = [s for few in _few_rows(types, known, said) if (s := reduced(few, before, after))] if local else []
+    return Candidates(_open_tries(types, known, said, near), wanted or 2, alike=local)
 
 
-def _has_room(types: Sequence[TensorType]) -> bool:
+def _is_static_inside(types: Sequence[TensorType]) -> bool:
     """Whether no spatial size is symbolic or unknown: such a size is small as it is."""
     return all(t.shape is not None and all(isinstance(d, int) for d in t.shape[2:]) for t in types)
+
+
+def _few_rows(
+    types: Sequence[TensorType], known: Sequence[Knowledge], said: Mapping[str, int]
+) -> Iterator[tuple[Shape, ...]]:
+    """Two sizes of named dims, as small as they can be with every broadcast still showing."""
+    symbols = sorted({s for t in types for d in _symbolic(t) for s in _symbols(d)})
+    for least in (3, 2):
+        sizes = {s: least + 2 * i for i, s in enumerate(symbols)}
+        shapes = [_concrete(t, k, {**sizes, **said}, 2) for t, k in zip(types, known, strict=True)]
+        legal = tuple(s for s in shapes if s is not None)
+        if symbols and len(legal) == len(shapes):
+            yield legal
 
 
 # --- symbols and guesses -------------------------------------------------------------------------------------------------

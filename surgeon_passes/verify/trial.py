@@ -77,6 +77,14 @@ class Trial:
         self.scale, self.compared, self.error, self.tensor, self.verdict, self.finite = 0, 0, 0.0, "", None, True
         self.usual.clear()
 
+    def takes(self, kind: str, attempt: int) -> bool:
+        """Whether inputs of this kind are to be tried at the shapes of this number.
+
+        Where every operator works on each place alone, values show all at one size, and another size shows what is
+        written for one.
+        """
+        return kind in self.kinds and (kind == "normal" or not attempt or not self.candidates.alike)
+
     # --- feeds -------------------------------------------------------------------------------------------------------
 
     def feeds(

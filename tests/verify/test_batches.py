@@ -154,6 +154,32 @@ def test_a_huge_bias_hides_no_error_in_a_tiny_signal() -> None:
         assert verdict(one, typed(x=(FLOAT, [1, 4, 16, 16]))).status == status
 
 
+def test_a_second_batch_size_takes_one_kind_where_rows_are_computed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[tuple[int, ...]] = []
+    real = batches.Session.run
+
+    def counted(self: object, feeds: dict[str, np.ndarray], outputs: object = None) -> object:
+        fed.extend(x.shape for x in feeds.values())
+        return real(self, feeds, outputs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(batches.Session, "run", counted)
+    batch = typed(x=(FLOAT, [Sym("N"), 8, 56, 56]))
+    assert verdict(conv_bn(), batch).status == "verified"
+    assert fed == [(3, 8, 7, 7)] * 4 + [(2, 8, 7, 7)]
+    fed.clear()
+    shaped = region("a = Relu(x)\ny = Flatten(a)", "b = Flatten(x)\ny2 = Relu(b)")
+    assert verdict(shaped, batch).status == "verified"
+    assert len(fed) == 8 and len(set(fed)) == 2
+
+
+def test_a_batch_that_is_written_into_a_constant_is_refuted() -> None:
+    scale = np.full((1, 8, 1, 1), 2, np.float32)
+    held = {"s": scale, "S": np.repeat(scale, 3, axis=0)}
+    one = region("y = Mul(x, s)", "y2 = Mul(x, S)", constants=held, exactness=Exactness.EXACT)
+    assert verdict(one, typed(x=(FLOAT, [3, 8, 5, 5]))).status == "verified"
+    assert verdict(one, typed(x=(FLOAT, [Sym("N"), 8, 56, 56]))).status == "refuted"
+
+
 def test_spatial_size_is_reduced_but_padding_mistakes_show() -> None:
     one = conv_bn()
     plan = batches._Checker(IMAGE, graph_of(), batches.Tolerances(), None, 50).trial(
