@@ -15,6 +15,7 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import ModelError
+from surgeon_passes.ops.view import NodeView
 
 Position = tuple[int, ...]
 
@@ -90,6 +91,7 @@ class GraphIndex:
         self._scope_of_graph: dict[int, Scope] = {}
         self._input_of: dict[int, Scope] = {}
         self._removed_with: dict[int, list[gs.Node]] = {}
+        self._views: dict[int, NodeView] = {}
         main = Scope(graph, "", opsets=_opsets(graph))
         self._add_scopes([main, *self._function_scopes(graph)])
 
@@ -197,6 +199,13 @@ class GraphIndex:
         """Opset of the node's domain in its scope."""
         return self.scope(node).opset(node.domain or "")
 
+    def view(self, node: gs.Node) -> NodeView:
+        """The node in its newest form, as it stands. Attributes never change in place; edges change here alone."""
+        found = self._views.get(id(node))
+        if found is None:
+            found = self._views[id(node)] = NodeView(node, self.opset(node))
+        return found
+
     def holder(self, node: gs.Node) -> gs.Node:
         """The node of the main graph, or of a function, in whose bodies ``node`` lies; itself where it lies in none."""
         owner = self.scope(node).owner
@@ -253,6 +262,7 @@ class GraphIndex:
         for member in self.scopes:
             if _outermost(member) is outer or (not outer.is_function and not member.is_function):
                 member.opsets = {**member.opsets, domain: version}
+                self._views.clear()
 
     # --- changing (for the rewriter) ---------------------------------------------------------------------------------
 
@@ -292,6 +302,7 @@ class GraphIndex:
         self._changed[id(self.scope(node))] = self.scope(node)
         self._drop_edge(node.inputs[position], node)
         list.__setitem__(node.inputs, position, tensor)
+        self._views.pop(id(node), None)
         self._add_edge(tensor, node)
 
     def set_output(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
@@ -300,6 +311,7 @@ class GraphIndex:
         if self._producer.get(id(old)) is node:
             del self._producer[id(old)]
         list.__setitem__(node.outputs, position, tensor)
+        self._views.pop(id(node), None)
         self._set_producer(tensor, node)
 
     def set_graph_output(self, scope: Scope, position: int, tensor: gs.Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ class Result:
 
     model: Model
     proto: onnx.ModelProto
-    decisions: list[Decision]
+    decided: list[Decision]
+    """what was applied, undone, or declined by a rule's function"""
     notes: list[str]
     before: Counts
     after: Counts
@@ -53,6 +54,7 @@ class Result:
     """what is not static, and why: operators whose size is data, and nodes that compute with sizes"""
     blocks: tuple[Block, ...] = ()
     """sums of parallel linear branches that are left, and why"""
+    find_near_misses: Callable[[], list[Decision]] = list
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 
@@ -73,14 +75,22 @@ class Result:
             return " ".join(str(error).split())
         return ""
 
+    @cached_property
+    def decisions(self) -> list[Decision]:
+        """Everything that was decided, and where rules come close in the result without matching, and why.
+
+        The latter are looked for when they are first asked for: every rule is tried in full on the whole result.
+        """
+        return [*self.decided, *self.find_near_misses()]
+
     @property
     def undone(self) -> list[Decision]:
         """Rewrites that were refuted and undone."""
-        return [d for d in self.decisions if d.status == UNDONE and d.verdict == REFUTED]
+        return [d for d in self.decided if d.status == UNDONE and d.verdict == REFUTED]
 
     @property
     def applied(self) -> list[Decision]:
-        return [d for d in self.decisions if d.status == "applied"]
+        return [d for d in self.decided if d.status == "applied"]
 
     @property
     def dynamic_inputs(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -17,6 +18,7 @@ from surgeon_passes.model import Model, export_model, import_model
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
+from surgeon_passes.passes.misses import near_misses
 from surgeon_passes.passes.prepare import Draft
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
 from surgeon_passes.report.blocks import Block
@@ -102,7 +104,7 @@ class Run:
         return Result(
             model=outcome.state.model,
             proto=outcome.final,
-            decisions=[*draft.decisions, *outcome.state.decisions],
+            decided=[*draft.decisions, *outcome.state.decisions],
             notes=[*draft.notes, *outcome.state.notes],
             settings=outcome.state.settings,
             before=self.before,
@@ -119,11 +121,21 @@ class Run:
             shapes=self.shapes,
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
             blocks=self.blocks(outcome.state),
+            find_near_misses=partial(self.near_misses, outcome.final),
         )
 
     def blocks(self, state: State) -> tuple[Block, ...]:
         rules = [*self.registry, *(r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules)]
-        return find_blocks(state.index, state.context.value, state.decisions, rules)
+        return find_blocks(state.context, state.decisions, rules)
+
+    def near_misses(self, final: onnx.ModelProto) -> list[Decision]:
+        """Where the pipeline's rules come close in the result. It is imported anew: its graph is the caller's by now."""
+        state = State(
+            import_model(final, self.source, self.folder), self.registry, Verify("off"), skip=self.switches.skip
+        )
+        steps = [step for step in self.pipeline.passes if isinstance(step, Rewrite)]
+        rules = {rule.name: rule for step in steps for rule in step.chosen(state)}
+        return list(near_misses(rules.values(), state.index.nodes(), state.context))
 
     @property
     def shapes(self) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ class Context:
         return Context(self.index, self._value, self.type_of, options, self._ramp)
 
     def view(self, node: gs.Node) -> NodeView:
-        return NodeView(node, self.index.opset(node))
+        return self.index.view(node)
 
     def value(self, tensor: gs.Tensor) -> Any:
         """Known (ndarray), partly known (Partial) or unknown (None)."""

@@ -22,24 +22,22 @@ MAX_NAMED = 32
 
 
 class Matcher:
-    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped.
+    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
 
-    ``quick`` leaves roots out at which nothing but the root could match; of those :attr:`miss` then tells nothing.
-    """
-
-    def __init__(self, pattern: Pattern, context: Context, quick: bool = False) -> None:
+    def __init__(self, pattern: Pattern, context: Context) -> None:
         self.pattern = pattern
         self.context = context
         self.index = context.index
         self.facts = pattern.facts
-        self.is_quick = quick
         self.miss = Miss()
+
+    def may_match(self, root: gs.Node) -> bool:
+        """Whether the pattern's screen lets the root through; where not, :meth:`matches` gives nothing."""
+        return self.facts.screen(root, self.context)
 
     def matches(self, root: gs.Node) -> Iterator[Match]:
         """Every way in which the pattern fits with its root at ``root``, best first."""
         self.miss = Miss()
-        if self.is_quick and not self.facts.may_match(self.context.view(root), self.index):
-            return
         machine = Machine(self, root, self.facts.made_by)
         for state in machine.run((Define(self.pattern.root, root), (Finish(), None))):
             join = "Add"

@@ -102,6 +102,11 @@ class Rule:
         made.reference_function()
         return made
 
+    def is_for(self, opset: int) -> bool:
+        """Whether the rule holds at that opset of ai.onnx."""
+        first, last = self.opset
+        return opset >= first and (last is None or opset <= last)
+
     def reference_function(self) -> Any:
         """``reference`` as a FunctionProto, None where there is none. Raises RuleError where it is no ONNX function."""
         if self.reference is None:

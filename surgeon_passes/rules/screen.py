@@ -1,0 +1,317 @@
+"""What must hold around a root for a pattern to fit there, compiled once from the pattern.
+
+Most places are ruled out by who makes an operand, some nodes up. That is asked in two steps, neither of which binds anything
+or rules out what the matcher would match: :class:`RootOperands` by the operators next to the root, the same answer for all
+places that look alike; :func:`screen_of` at one place, as far up as the pattern goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import permutations
+from typing import TypeAlias
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.traits import COMMUTATIVE
+from surgeon_passes.ops.view import CallerAttribute, NodeView
+from surgeon_passes.rules import flat
+from surgeon_passes.rules.goals import MAX_PERMUTED, is_rest
+from surgeon_passes.rules.literals import equals
+from surgeon_passes.rules.match import Context
+from surgeon_passes.rules.pattern import (
+    Alternatives,
+    Call,
+    Definition,
+    Flat,
+    Literal,
+    NameRef,
+    Pattern,
+    Template,
+    TemplateUse,
+    Value,
+)
+
+NodeScreen: TypeAlias = Callable[[gs.Node, Context], bool]
+OperandScreen: TypeAlias = Callable[["gs.Tensor | None", Context], bool]
+
+
+MISSING, INPUT, CONSTANT = "missing", "input", "constant"
+"""What an operand is where no node makes it."""
+
+
+def operand_kinds(view: NodeView, index: GraphIndex) -> tuple[str, ...]:
+    """Of each operand: the operator that makes it (with its domain, where it has one), or what else it is."""
+    return tuple([_kind(tensor, index) for tensor in view.inputs])
+
+
+def _kind(tensor: gs.Tensor | None, index: GraphIndex) -> str:
+    if tensor is None:
+        return MISSING
+    node = index.producer(tensor)
+    if node is None:
+        return CONSTANT if isinstance(tensor, gs.Constant) else INPUT
+    domain = domain_of(node.domain)
+    return f"{domain}.{node.op}" if domain else str(node.op)
+
+
+class RootOperands:
+    """What the operands of a pattern's root may be."""
+
+    def __init__(self, pattern: Pattern, definitions: Mapping[str, Definition]) -> None:
+        root = pattern.root.value
+        self._definitions = definitions
+        self._accepted = [self._kinds(a) for a in root.args if not is_rest(a)] if isinstance(root, Call) else None
+        self._has_rest = isinstance(root, Call) and any(is_rest(a) for a in root.args)
+
+    def fit(self, op: str, kinds: Sequence[str]) -> bool:
+        """Whether a root ``op`` with such operands can match; always for a pattern whose root is no call."""
+        if self._accepted is None:
+            return True
+        if len(kinds) < len(self._accepted) if self._has_rest else len(kinds) > len(self._accepted):
+            return False
+        given = (*kinds, *[MISSING] * (len(self._accepted) - len(kinds)))
+        if self._has_rest or op not in COMMUTATIVE:
+            return self._in_place(given)
+        return len(given) > MAX_PERMUTED or any(map(self._in_place, permutations(given)))
+
+    def _in_place(self, kinds: Iterable[str]) -> bool:
+        assert self._accepted is not None
+        return all(kind in accepted for kind, accepted in zip(kinds, self._accepted, strict=False))
+
+    def _kinds(self, value: Value | TemplateUse) -> _Kinds:
+        if isinstance(value, Call):
+            return _Kinds(frozenset(f"{op.domain}.{op.name}" if op.domain else op.name for op in value.ops))
+        if isinstance(value, Flat):
+            return _Kinds(flat.OPERATORS[value.kind])
+        if isinstance(value, Alternatives):
+            options = [self._kinds(option) for option in value.options]
+            return _Kinds(frozenset[str]().union(*(o.named for o in options)), any(o.is_made for o in options))
+        if isinstance(value, Literal):
+            return _Kinds(frozenset({MISSING} if value.value == "" else {CONSTANT}), value.value != "")
+        assert isinstance(value, NameRef)
+        return self._name_kinds(value)
+
+    def _name_kinds(self, ref: NameRef) -> _Kinds:
+        missing = {MISSING} if ref.optional else set()
+        definition = self._definitions.get(ref.name)
+        if definition is not None:
+            inner = self._kinds(definition.value)
+            return _Kinds(inner.named | missing, inner.is_made)
+        held = {CONSTANT} if ref.kind == "const" else {CONSTANT, INPUT}
+        return _Kinds(frozenset(held | missing), True)
+
+
+class _Kinds:
+    """A set of kinds of operands; ``is_made``: what any node makes is in it (its value may be known)."""
+
+    def __init__(self, named: frozenset[str], is_made: bool = False) -> None:
+        self.named = named
+        self.is_made = is_made
+
+    def __contains__(self, kind: str) -> bool:
+        return kind in self.named or (self.is_made and kind not in (MISSING, INPUT, CONSTANT))
+
+
+def definitions_of(pattern: Pattern) -> dict[str, Definition]:
+    """The definition of each result that has a name."""
+    return {name.name: d for d in pattern.definitions for name in d.outputs if name.name}
+
+
+def screen_of(pattern: Pattern) -> NodeScreen:
+    """Whether the pattern may fit with its root at a node."""
+    return _Compiler(pattern).root()
+
+
+class _Compiler:
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.definitions = definitions_of(pattern)
+        self.screens: dict[str, OperandScreen | None] = {}
+
+    def root(self) -> NodeScreen:
+        value = self.pattern.root.value
+        if isinstance(value, Call):
+            return self.call(value)
+        if isinstance(value, Flat):
+            return self.flat(value, is_root=True)
+        operand = self.operand(value)
+        if operand is None:
+            return lambda node, context: True
+        return lambda node, context: operand(node.outputs[0], context)
+
+    # --- operands ----------------------------------------------------------------------------------------------------
+
+    def operand(self, value: Value) -> OperandScreen | None:
+        """None where anything fits, a missing operand too."""
+        if isinstance(value, Alternatives):
+            return _any_of([self.operand(option) for option in value.options])
+        if isinstance(value, Literal):
+            return _literal(value)
+        if isinstance(value, NameRef):
+            return self.name(value)
+        return _made(self.call(value) if isinstance(value, Call) else self.flat(value, is_root=False))
+
+    def name(self, ref: NameRef) -> OperandScreen | None:
+        definition = self.definitions.get(ref.name)
+        if definition is None:
+            return _bare(ref)
+        if ref.name not in self.screens:
+            self.screens[ref.name] = self.operand(definition.value)
+        made = self.screens[ref.name]
+        if made is None or not ref.optional:
+            return made
+        return lambda tensor, context: tensor is None or made(tensor, context)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def call(self, call: Call) -> NodeScreen:
+        operators = {(op.domain, op.name) for op in call.ops}
+        names = {op.name for op in call.ops}
+        attributes = [(a.name, a.value.value) for a in call.attrs if isinstance(a.value, Literal) and a.name != "axis"]
+        operands = self.operands(call)
+
+        def fits(node: gs.Node, context: Context) -> bool:
+            if node.op not in names or (domain_of(node.domain), node.op) not in operators:
+                return False
+            view = context.view(node)
+            if not view.regular or not operands(view, context):
+                return False
+            return all(_has_attribute(view, name, wanted) for name, wanted in attributes)
+
+        return fits
+
+    def operands(self, call: Call) -> Callable[[NodeView, Context], bool]:
+        args = call.args
+        has_rest = bool(args) and isinstance(args[-1], NameRef) and args[-1].variadic
+        screens = [self.operand(arg) for arg in (args[:-1] if has_rest else args)]
+        number = len(screens)
+        asked = [(position, screen) for position, screen in enumerate(screens) if screen is not None]
+
+        def in_place(view: NodeView, context: Context) -> bool:
+            return all(screen(view.input(position), context) for position, screen in asked)
+
+        def in_any_order(view: NodeView, context: Context) -> bool:
+            given = view.inputs + (None,) * (number - len(view.inputs))
+            return any(
+                all(screen(order[position], context) for position, screen in asked) for order in permutations(given)
+            )
+
+        def fits(view: NodeView, context: Context) -> bool:
+            found = len(view.inputs)
+            if found < number if has_rest else found > number:
+                return False
+            commutes = not has_rest and 1 < number <= MAX_PERMUTED and view.domain == "" and view.op in COMMUTATIVE
+            return in_any_order(view, context) if commutes else in_place(view, context)
+
+        return fits
+
+    # --- sums and products -------------------------------------------------------------------------------------------
+
+    def flat(self, value: Flat, is_root: bool) -> NodeScreen:
+        operators = flat.OPERATORS[value.kind]
+        if len(value.args) == 1 and isinstance(value.args[0], TemplateUse):
+            template = self.template(self.pattern.templates[value.args[0].template])
+            fits, limit = template, None
+        else:
+            fixed = [a for a in value.args if not isinstance(a, (TemplateUse, NameRef)) or _is_single(a)]
+            is_open = is_root or len(fixed) < len(value.args)
+            fits, limit = self.leaves([a for a in fixed if not isinstance(a, TemplateUse)], is_open)
+
+        def screen(node: gs.Node, context: Context) -> bool:
+            if node.op not in operators or (is_root and flat.is_inner(node, value.kind, context.index)):
+                return False
+            tree = flat.flatten(node, value.kind, context.index, limit)
+            return tree is not None and fits(tree.leaves, context)
+
+        return screen
+
+    def leaves(
+        self, fixed: Sequence[Value], is_open: bool
+    ) -> tuple[Callable[[tuple[gs.Tensor, ...], Context], bool], int | None]:
+        number = len(fixed)
+        screens = [s for s in (self.operand(arg) for arg in fixed) if s is not None]
+
+        def fits(leaves: tuple[gs.Tensor, ...], context: Context) -> bool:
+            if len(leaves) < number or (len(leaves) > number and not is_open):
+                return False
+            return all(any(screen(leaf, context) for leaf in leaves) for screen in screens)
+
+        return fits, None if is_open else number
+
+    def template(self, template: Template) -> Callable[[tuple[gs.Tensor, ...], Context], bool]:
+        """Two leaves, one of which is more than the bare parameter."""
+        options = [self.operand(o) for o in template.options if not isinstance(o, NameRef)]
+        more = _any_of(options)
+
+        def fits(leaves: tuple[gs.Tensor, ...], context: Context) -> bool:
+            if len(leaves) < 2:
+                return False
+            single = (leaf for leaf in leaves if context.index.edge_count(leaf) == 1)
+            return bool(options) and any(more is None or more(leaf, context) for leaf in single)
+
+        return fits
+
+
+def _is_single(value: Value | TemplateUse) -> bool:
+    return isinstance(value, NameRef) and not value.variadic
+
+
+def _any_of(screens: Iterable[OperandScreen | None]) -> OperandScreen | None:
+    asked: list[OperandScreen] = []
+    for screen in screens:
+        if screen is None:
+            return None
+        asked.append(screen)
+    return lambda tensor, context: any(screen(tensor, context) for screen in asked)
+
+
+def _made(screen: NodeScreen) -> OperandScreen:
+    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
+        node = None if tensor is None else context.index.producer(tensor)
+        return node is not None and screen(node, context)
+
+    return fits
+
+
+def _bare(ref: NameRef) -> OperandScreen | None:
+    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
+        if tensor is None:
+            return ref.optional
+        if ref.kind == "const":
+            return _may_be_constant(tensor, context)
+        if ref.kind == "partial":
+            return isinstance(tensor, gs.Constant) or context.value(tensor) is not None
+        return ref.kind == "any" or context.index.edge_count(tensor) == 1
+
+    return None if ref.optional and ref.kind == "any" else fits
+
+
+def _may_be_constant(tensor: gs.Tensor, context: Context) -> bool:
+    """Without reading weights: a screen is asked far more often than they are needed."""
+    return isinstance(tensor, gs.Constant) or isinstance(context.value(tensor), np.ndarray)
+
+
+def _literal(literal: Literal) -> OperandScreen:
+    is_list = isinstance(literal.value, tuple)
+
+    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
+        if literal.value == "" or tensor is None:
+            return literal.value == "" and tensor is None
+        if not is_list and isinstance(tensor, gs.Constant) and math.prod(tensor.shape) != 1:
+            return False
+        value = context.value(tensor)
+        return isinstance(value, np.ndarray) and equals(literal.value, value)
+
+    return fits
+
+
+def _has_attribute(view: NodeView, name: str, wanted: object) -> bool:
+    try:
+        return equals(wanted, view.attr(name))
+    except CallerAttribute:
+        return True  # left to the matcher
