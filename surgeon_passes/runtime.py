@@ -65,14 +65,16 @@ def version() -> str:
     return str(_ort().__version__)
 
 
-def _options(level: str) -> Any:
+def _options(level: str, threads: int = 1) -> Any:
     ort = _ort()
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[level])
     options.log_severity_level = 4
+    if threads > 1:  # else the threads of one session go on spinning while another session runs
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     if level != "all":
         options.add_session_config_entry("session.disable_prepacking", "1")
     return options
@@ -162,7 +164,7 @@ def _load_inlined(model: ModelProto, arrays: Mapping[str, Array], level: str) ->
 
 
 class Session:
-    """One model, loaded on one CPU thread.
+    """One model, loaded on the CPU, on one thread or ``threads``.
 
     ``level`` is how far ONNX Runtime may optimise: off, basic, extended or all. ``external`` gives the arrays of
     initializers that the model declares with :func:`external_stub`; they are not copied. Raises RuntimeFailure where
@@ -170,7 +172,12 @@ class Session:
     """
 
     def __init__(
-        self, model: ModelProto | str | Path, *, level: str = "off", external: Mapping[str, Array] | None = None
+        self,
+        model: ModelProto | str | Path,
+        *,
+        level: str = "off",
+        external: Mapping[str, Array] | None = None,
+        threads: int = 1,
     ) -> None:
         arrays = dict(external or {})
         source: str | bytes
@@ -183,7 +190,7 @@ class Session:
             declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays and t.name in read}
         else:
             source, declared = str(model), {}
-        options = _options(level)
+        options = _options(level, threads)
         self._kept = [_ort_value(np.ascontiguousarray(arrays[name]), kind) for name, kind in declared.items()]
         try:
             if self._kept:

@@ -11,6 +11,7 @@ from surgeon_passes.rules.pattern import (
     Alternatives,
     Call,
     Flat,
+    Literal,
     NameRef,
     OpId,
     Pattern,
@@ -22,13 +23,17 @@ from surgeon_passes.rules.screen import NodeScreen, RootOperands, definitions_of
 
 class PatternFacts:
     """Of one pattern. ``roots``: operators that the root may be; ``made_by``: definitions by name; ``uses``: how often each
-    name is read; ``unbound``: None for each tensor name that the pattern may bind."""
+    name is read; ``unbound``: None for each tensor name that the pattern may bind; ``join``: what puts a flat root together;
+    ``single_call``: the root, where the pattern is one call on names and literals."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.roots = _root_operators(pattern)
         self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
         self.uses = _uses(pattern)
         self.unbound = dict.fromkeys(_bound_names(pattern))
+        root = pattern.root.value
+        self.join = flat.JOIN[root.kind] if isinstance(root, Flat) else "Add"
+        self.single_call = root if isinstance(root, Call) and _is_single(pattern, root) else None
         self._pattern = pattern
 
     @cached_property
@@ -40,6 +45,10 @@ class PatternFacts:
     def screen(self) -> NodeScreen:
         """Whether the pattern may fit with its root at a node."""
         return screen_of(self._pattern)
+
+
+def _is_single(pattern: Pattern, root: Call) -> bool:
+    return len(pattern.definitions) == 1 and all(isinstance(arg, (NameRef, Literal)) for arg in root.args)
 
 
 def _root_operators(pattern: Pattern) -> frozenset[OpId]:

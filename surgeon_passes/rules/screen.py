@@ -37,6 +37,7 @@ from surgeon_passes.rules.pattern import (
 )
 
 NodeScreen: TypeAlias = Callable[[gs.Node, Context], bool]
+OperandsScreen: TypeAlias = Callable[[NodeView, Context], bool]
 OperandScreen: TypeAlias = Callable[["gs.Tensor | None", Context], bool]
 
 
@@ -154,7 +155,9 @@ class _Compiler:
             return _literal(value)
         if isinstance(value, NameRef):
             return self.name(value)
-        return _made(self.call(value) if isinstance(value, Call) else self.flat(value, is_root=False))
+        if isinstance(value, Call):
+            return _made(frozenset(op.name for op in value.ops), self.call(value))
+        return _made(flat.OPERATORS[value.kind], self.flat(value, is_root=False))
 
     def name(self, ref: NameRef) -> OperandScreen | None:
         definition = self.definitions.get(ref.name)
@@ -171,42 +174,39 @@ class _Compiler:
 
     def call(self, call: Call) -> NodeScreen:
         operators = {(op.domain, op.name) for op in call.ops}
+        is_standard = all(op.domain == "" for op in call.ops)
         names = {op.name for op in call.ops}
         attributes = [(a.name, a.value.value) for a in call.attrs if isinstance(a.value, Literal) and a.name != "axis"]
         operands = self.operands(call)
 
         def fits(node: gs.Node, context: Context) -> bool:
-            if node.op not in names or (domain_of(node.domain), node.op) not in operators:
+            if node.op not in names or (
+                (node.domain or not is_standard) and (domain_of(node.domain), node.op) not in operators
+            ):
                 return False
-            view = context.view(node)
+            view = context.index.view(node)
             if not view.regular or not operands(view, context):
                 return False
-            return all(_has_attribute(view, name, wanted) for name, wanted in attributes)
+            return not attributes or all(_has_attribute(view, name, wanted) for name, wanted in attributes)
 
         return fits
 
-    def operands(self, call: Call) -> Callable[[NodeView, Context], bool]:
+    def operands(self, call: Call) -> OperandsScreen:
         args = call.args
-        has_rest = bool(args) and isinstance(args[-1], NameRef) and args[-1].variadic
+        has_rest = bool(args) and is_rest(args[-1])
         screens = [self.operand(arg) for arg in (args[:-1] if has_rest else args)]
         number = len(screens)
-        asked = [(position, screen) for position, screen in enumerate(screens) if screen is not None]
-
-        def in_place(view: NodeView, context: Context) -> bool:
-            return all(screen(view.input(position), context) for position, screen in asked)
-
-        def in_any_order(view: NodeView, context: Context) -> bool:
-            given = view.inputs + (None,) * (number - len(view.inputs))
-            return any(
-                all(screen(order[position], context) for position, screen in asked) for order in permutations(given)
-            )
+        in_place = _in_place(screens)
+        commutes = not has_rest and 1 < number <= MAX_PERMUTED
+        in_any_order = _in_any_order(screens) if commutes else in_place
 
         def fits(view: NodeView, context: Context) -> bool:
             found = len(view.inputs)
             if found < number if has_rest else found > number:
                 return False
-            commutes = not has_rest and 1 < number <= MAX_PERMUTED and view.domain == "" and view.op in COMMUTATIVE
-            return in_any_order(view, context) if commutes else in_place(view, context)
+            if commutes and view.op in COMMUTATIVE and view.domain == "":
+                return in_any_order(view, context)
+            return in_place(view, context)
 
         return fits
 
@@ -257,6 +257,49 @@ class _Compiler:
         return fits
 
 
+def _in_place(screens: Sequence[OperandScreen | None]) -> OperandsScreen:
+    asked = [(position, screen) for position, screen in enumerate(screens) if screen is not None]
+    if not asked:
+        return lambda view, context: True
+    if len(asked) == 1:
+        ((only, its_screen),) = asked
+        return lambda view, context: its_screen(view.input(only), context)
+
+    if len(asked) == 2:  # most calls: all() over a generator takes twice as long
+        (one, its), (other, others) = asked
+        return lambda view, context: its(view.input(one), context) and others(view.input(other), context)
+    return lambda view, context: all(screen(view.input(position), context) for position, screen in asked)
+
+
+def _in_any_order(screens: Sequence[OperandScreen | None]) -> OperandsScreen:
+    asked = [(position, screen) for position, screen in enumerate(screens) if screen is not None]
+    if not asked:
+        return lambda view, context: True
+    if len(asked) == 1:
+        ((_, its_screen),) = asked
+
+        def one(view: NodeView, context: Context) -> bool:
+            given = view.inputs
+            for tensor in given:
+                if its_screen(tensor, context):
+                    return True
+            return len(given) < len(screens) and its_screen(None, context)
+
+        return one
+
+    def fits(view: NodeView, context: Context) -> bool:
+        given = view.inputs + (None,) * (len(screens) - len(view.inputs))
+        for order in permutations(given):
+            for position, screen in asked:
+                if not screen(order[position], context):
+                    break
+            else:
+                return True
+        return False
+
+    return fits
+
+
 def _is_single(value: Value | TemplateUse) -> bool:
     return isinstance(value, NameRef) and not value.variadic
 
@@ -267,28 +310,35 @@ def _any_of(screens: Iterable[OperandScreen | None]) -> OperandScreen | None:
         if screen is None:
             return None
         asked.append(screen)
+    if len(asked) == 1:
+        return asked[0]
+    if len(asked) == 2:
+        one, other = asked
+        return lambda tensor, context: one(tensor, context) or other(tensor, context)
     return lambda tensor, context: any(screen(tensor, context) for screen in asked)
 
 
-def _made(screen: NodeScreen) -> OperandScreen:
+def _made(operators: frozenset[str], screen: NodeScreen) -> OperandScreen:
     def fits(tensor: gs.Tensor | None, context: Context) -> bool:
         node = None if tensor is None else context.index.producer(tensor)
-        return node is not None and screen(node, context)
+        return node is not None and node.op in operators and screen(node, context)
 
     return fits
 
 
 def _bare(ref: NameRef) -> OperandScreen | None:
-    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
-        if tensor is None:
-            return ref.optional
-        if ref.kind == "const":
-            return _may_be_constant(tensor, context)
-        if ref.kind == "partial":
-            return isinstance(tensor, gs.Constant) or context.value(tensor) is not None
-        return ref.kind == "any" or context.index.edge_count(tensor) == 1
+    if ref.kind == "any":
+        return None if ref.optional else lambda tensor, context: tensor is not None
+    holds = {"const": _may_be_constant, "partial": _may_be_partial, "unshared": _is_unshared}[ref.kind]
+    return lambda tensor, context: ref.optional if tensor is None else holds(tensor, context)
 
-    return None if ref.optional and ref.kind == "any" else fits
+
+def _is_unshared(tensor: gs.Tensor, context: Context) -> bool:
+    return context.index.edge_count(tensor) == 1
+
+
+def _may_be_partial(tensor: gs.Tensor, context: Context) -> bool:
+    return isinstance(tensor, gs.Constant) or context.value(tensor) is not None
 
 
 def _may_be_constant(tensor: gs.Tensor, context: Context) -> bool:
