@@ -21,6 +21,8 @@ _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 _EQUAL = (1, 2, 4, 8, 16, 32, 64, 96, 128, 224, 256)
 _UNKNOWN = (6, 4, 8, 1, 16, 32)
 _MAX_ELEMENTS = 1 << 24
+_MANY_ELEMENTS = 1 << 18
+"""Of a boundary: from here on named dims are as small as they may be."""
 _CHANNELS_FIRST = frozenset({"BatchNormalization", "InstanceNormalization", "PRelu"})
 
 
@@ -76,7 +78,7 @@ def candidates(
 
     Static shapes are one candidate, with the spatial size reduced in a first one where that loses nothing. Symbolic dims
     take distinct sizes, then equal ones, and two are wanted; what is unknown is guessed. Of those, too, the first have
-    their spatial size reduced where it is static.
+    their spatial size reduced where it is static, and few rows where they are large.
     """
     if all(t.is_static for t in types):
         whole = tuple(tuple(int(d) for d in t.shape or ()) for t in types)  # type: ignore[arg-type]
@@ -86,10 +88,14 @@ def candidates(
         return Candidates((small, whole), 1)
     known = [_knowledge(t, before) for t in inputs]  # after may hold what was written for one size
     said = _said_sizes(types, known)
-    wanted = len(list(islice(_affordable(types, known, said), 2))) if said else 2
+    least = list(islice(_affordable(types, known, said), 2))
     local = reducible and _is_static_inside(types) and all(map(is_local, (*before, *after)))
-    near = [s for few in _few_rows(types, known, said) if (s := reduced(few, before, after))] if local else []
-    return Candidates(_open_tries(types, known, said, near), wanted or 2, alike=local)
+    near: list[tuple[Shape, ...]] = []
+    if local:
+        near = [s for few in _few_rows(types, known, said) if (s := reduced(few, before, after))]
+    if not near and any(elements(shapes) > _MANY_ELEMENTS for shapes in least):
+        near = list(_few_rows(types, known, said))
+    return Candidates(_open_tries(types, known, said, near), len(least) if said and least else 2, alike=local)
 
 
 def _is_static_inside(types: Sequence[TensorType]) -> bool:

@@ -47,6 +47,12 @@ def test_beside_an_open_batch_the_spatial_size_is_reduced_too() -> None:
     assert cone[0][0][2:] == (224, 224)
 
 
+def test_large_rows_are_few() -> None:
+    one = region("y = Softmax(x)", "y2 = Softmax<axis: int = -1>(x)")
+    assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 512, 512)))[:3]] == [3, 2, 9]
+    assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 64, 64)))[:2]] == [3, 9]
+
+
 def test_tries_are_made_as_they_are_asked_for() -> None:
     asked: list[int] = []
 
