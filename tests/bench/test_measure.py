@@ -12,12 +12,13 @@ import numpy as np
 import onnx
 import pytest
 
+import surgeon_passes as sp
 from surgeon_passes import demo
 from surgeon_passes.bench import measure as module
 from surgeon_passes.bench import outputs, plot
 from surgeon_passes.bench.measure import Options, about, measure
 from surgeon_passes.bench.records import Measured, from_json, shares
-from surgeon_passes.bench.table import render, share_table
+from surgeon_passes.bench.table import model_table, render, share_table
 from surgeon_passes.bench.tools import BY_NAME, ONNXSIM, OURS, installed
 from surgeon_passes.errors import ModelError, UsageError
 
@@ -135,6 +136,21 @@ def test_results_are_compared_on_the_inputs_that_are_given(
     with pytest.raises(UsageError, match="rank 1"):
         np.savez(tmp_path / "one.npz", images=np.zeros(3, np.float32))
         measure(path, "demo", [], legal)
+
+
+def test_another_form_of_the_model_stands_beside_the_results(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = (str(tmp_path / "deploy.onnx"), str(tmp_path / "other.onnx"))
+    sp.optimize(path).save(others[0])
+    onnx.save(demo.build(seed=1), others[1])
+    options = replace(OPTIONS, calls=1, runtime=False, also=others)
+    found = measure(path, "demo", [BY_NAME[OURS]], options)
+    ours, deploy, other = found.rows
+    assert (deploy.tool, deploy.nodes, deploy.outcome, other.outcome) == ("deploy.onnx", ours.nodes, "equal", "differs")
+    assert ours.ours is not None and ours.ours.low == ours.ours.high == 1
+    assert deploy.ours is not None and other.ours is None
+    assert f"deploy.onnx: ours takes {deploy.ours} of its time" in model_table(found).splitlines()
 
 
 def test_from_file_to_file(path: Path) -> None:

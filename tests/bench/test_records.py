@@ -75,7 +75,11 @@ def test_shares() -> None:
 
 
 def test_json_and_back() -> None:
-    measured = [model(row("a", ratio=Ratio(1, 0.9, 1.1)), row("b", status="failed", reason="x"), ms=3.0)]
+    measured = [
+        model(
+            row("a", ratio=Ratio(1, 0.9, 1.1), ours=Ratio(2, 1.9, 2.1)), row("b", status="failed", reason="x"), ms=3.0
+        )
+    ]
     text = to_json(measured, {"machine": {"cpus": 2}})
     assert from_json(text, "b.json") == measured
 
