@@ -219,6 +219,8 @@ class _Sweeper:
                 except Decline as decline:
                     if str(decline) or not nodes:
                         reason, nodes = str(decline), match.matched
+                    if decline.is_final:
+                        break
                     continue
                 if edit is not None:
                     edit.decision.metrics = {**edit.decision.metrics, "seconds": time.perf_counter() - began}

@@ -23,11 +23,13 @@ Function = Callable[["Match"], "Replacement | None"]
 class Decline(Exception):
     """Raised by a rule's function: this match is not rewritten, for this reason.
 
-    Without a reason nothing is reported: the node is plainly not what the rule is about.
+    Without a reason nothing is reported: the node is plainly not what the rule is about. ``final``: nor is any other way
+    in which the pattern fits there; none is tried.
     """
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str = "", *, final: bool = False) -> None:
         super().__init__(" ".join(reason.split()))
+        self.is_final = final
 
 
 class Replacement:
