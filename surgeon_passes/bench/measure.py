@@ -168,11 +168,12 @@ class _Bench:
     def add(self, path: str) -> None:
         """A file that stands beside the results."""
         held = counts(read_proto(path))
+        name = path if Path(path).name in self.files else Path(path).name
         row = Row(
-            path, "", nodes=held["nodes"], bytes=held["bytes"], is_too_big=not self.measured.budget(held["bytes"])
+            name, "", nodes=held["nodes"], bytes=held["bytes"], is_too_big=not self.measured.budget(held["bytes"])
         )
         self.measured.rows.append(row)
-        self.files[path] = str(Path(path).resolve())
+        self.files[name] = str(Path(path).resolve())
 
     # --- what the results are worth ----------------------------------------------------------------------------------
 
