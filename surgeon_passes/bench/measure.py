@@ -7,6 +7,7 @@ import platform
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,9 @@ def measure(
 
 def about(options: Options) -> dict[str, Any]:
     """The machine and the options, for the JSON."""
-    import onnx
-
     return {
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "onnx": onnx.__version__,
+        "versions": {name: version(name) for name in ("onnx", "onnxruntime", "numpy")},
         "options": {
             "calls": options.calls,
             "span": options.span,

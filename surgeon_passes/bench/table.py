@@ -13,8 +13,8 @@ from rich.text import Text
 from surgeon_passes.bench.records import Measured, Row, every_row, shares
 from surgeon_passes.bench.tools import BY_NAME, ONNXSIM, TOOLS
 
-WIDTH = 120
-HEADS = ("tool", "version", "seconds", "memory", "nodes", "bytes", "outputs", "latency", "ratio")
+WIDTH = 150
+HEADS = ("tool", "version", "seconds", "median", "memory", "anon", "nodes", "bytes", "outputs", "latency", "ratio")
 
 
 def render(models: Sequence[Measured]) -> str:
@@ -28,8 +28,8 @@ def render(models: Sequence[Measured]) -> str:
 def model_table(measured: Measured) -> str:
     """Tools that count first, fewest nodes first; then what fails, differs or is too big, with the reason.
 
-    ``seconds`` is the best call, ``memory`` the peak of resident memory during the first, ``ratio`` the latency over the
-    original's with its 95 % interval.
+    ``seconds`` is the best call, ``median`` the median of all, ``memory`` the peak of resident memory during the first,
+    ``anon`` of anonymous memory, ``ratio`` the latency over the original's with its 95 % interval.
     """
     table = _table(HEADS)
     for row in measured.ranked:
@@ -50,7 +50,9 @@ def _cells(row: Row) -> list[str]:
         row.tool,
         row.version,
         _or_dash(row.best, seconds),
+        _or_dash(row.median, seconds),
         _or_dash(row.peak, size),
+        _or_dash(row.anon, size),
         _or_dash(number, str),
         _or_dash(row.bytes if row.counts else None, size),
         row.outcome,
