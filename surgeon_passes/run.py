@@ -14,7 +14,8 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.blocks import find_blocks
 from surgeon_passes.decisions import Decision
 from surgeon_passes.dynamics import find_dynamic
-from surgeon_passes.model import Model, export_model, import_model
+from surgeon_passes.model import Model, Weights, export_light, import_model
+from surgeon_passes.model.files import with_weights
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
@@ -52,7 +53,7 @@ class _Outcome:
     state: State
     iterations: int
     converged: bool
-    final: onnx.ModelProto
+    final: tuple[onnx.ModelProto, Weights]
 
 
 class Run:
@@ -75,11 +76,11 @@ class Run:
         self.observers = observers
         self.progress = progress
         self.source = model.source
-        self.folder = model.folder
         self.external = model.external
+        self.is_ours = model.is_ours
         self.model: Model | None = model
         self.before = count(model.graph)
-        self.original = model.proto if model.proto is not None else export_model(model)
+        self.original, self.weights = (model.proto, model.weights) if model.proto is not None else export_light(model)
         self.prepared = self.original
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
         self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
@@ -101,9 +102,13 @@ class Run:
             decision.status, decision.verdict = "undone", "refuted"
             decision.reason = f"the end check failed with it: {why.reason}"
             outcome.state.decisions.append(decision)
+        light, weights = outcome.final
+        if not self.is_ours:  # what a caller holds it may change
+            light = with_weights(light, weights, self.external)
         return Result(
             model=outcome.state.model,
-            proto=outcome.final,
+            light=light,
+            weights=weights,
             decided=[*draft.decisions, *outcome.state.decisions],
             notes=[*draft.notes, *outcome.state.notes],
             settings=outcome.state.settings,
@@ -116,23 +121,20 @@ class Run:
             seconds=time.perf_counter() - began,
             source=self.source,
             original=self.original,
-            folder=self.folder,
             external=self.external,
             shapes=self.shapes,
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
             blocks=self.blocks(outcome.state),
-            find_near_misses=partial(self.near_misses, outcome.final),
+            find_near_misses=partial(self.near_misses, light, weights),
         )
 
     def blocks(self, state: State) -> tuple[Block, ...]:
         rules = [*self.registry, *(r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules)]
         return find_blocks(state.context, state.decisions, rules)
 
-    def near_misses(self, final: onnx.ModelProto) -> list[Decision]:
+    def near_misses(self, final: onnx.ModelProto, weights: Weights) -> list[Decision]:
         """Where the pipeline's rules come close in the result. It is imported anew: its graph is the caller's by now."""
-        state = State(
-            import_model(final, self.source, self.folder), self.registry, Verify("off"), skip=self.switches.skip
-        )
+        state = State(import_model(final, self.source, weights), self.registry, Verify("off"), skip=self.switches.skip)
         steps = [step for step in self.pipeline.passes if isinstance(step, Rewrite)]
         rules = {rule.name: rule for step in steps for rule in step.chosen(state)}
         return list(near_misses(rules.values(), state.index.nodes(), state.context))
@@ -163,8 +165,9 @@ class Run:
             self.prepared, self.model = draft.proto, None
         return draft
 
-    def compare(self, proto: onnx.ModelProto) -> Any:
-        """The end check of ``proto`` against the original, which is run once for all checks."""
+    def compare(self, proto: onnx.ModelProto, weights: Weights | None = None) -> Any:
+        """The end check of ``proto`` against the original, which is run once for all checks; ``weights`` finds what it
+        refers to."""
         from surgeon_passes.runtime import RuntimeFailure
         from surgeon_passes.verify import EndCheck, end_check
 
@@ -172,7 +175,7 @@ class Run:
             feeds, expected = self.feeds()
         except RuntimeFailure as failure:
             return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
-        files = (self.original, self.folder), (proto, self.folder)
+        files = (self.original, self.weights), (proto, weights or self.weights)
         return end_check(*files, feeds, self.verify.tolerances, expected)
 
     # --- one run -----------------------------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ class Run:
         if self.model is not None:
             model, self.model = self.model, None
             return model
-        return import_model(self.prepared, self.source, self.folder)
+        return import_model(self.prepared, self.source, self.weights)
 
     def once(
         self, observers: tuple[Observer, ...], banned: Sequence[Decision] = (), limit: int | None = None
@@ -210,7 +213,7 @@ class Run:
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
         types = state.types.declarable
         state.notes += refine_outputs(state.graph, types.type_of, never_equal)
-        return _Outcome(state, iterations, converged, export_model(state.model, types))
+        return _Outcome(state, iterations, converged, export_light(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
@@ -239,7 +242,7 @@ class Run:
         from surgeon_passes.verify import Activations, check
 
         feeds = self.feeds()[0] if self.verify.data is not None else None
-        held = Activations((self.prepared, self.folder), feeds, lambda: self.feeds()[0])
+        held = Activations((self.prepared, self.weights), feeds, lambda: self.feeds()[0])
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -253,7 +256,7 @@ class Run:
         if self._feeds is None:
             from surgeon_passes.verify import generate_samples, load_data
 
-            model = (self.original, self.folder)
+            model = (self.original, self.weights)
             if self.verify.data is not None:
                 self._feeds = load_data(self.verify.data, model), None
             else:
@@ -275,7 +278,7 @@ class Run:
         if self.verify.mode == "off" or not self.verify.end_check:
             return None
         self.report("end check")
-        return self.compare(_runnable(outcome))
+        return self.compare(*_runnable(outcome))
 
     def report(self, what: str) -> None:
         if self.progress is not None:
@@ -310,15 +313,16 @@ def _with_references(state: State) -> gs.Graph:
     return graph
 
 
-def _runnable(outcome: _Outcome) -> onnx.ModelProto:
+def _runnable(outcome: _Outcome) -> tuple[onnx.ModelProto, Weights]:
     """The result with the bodies of custom operators that rules emitted, so that ONNX Runtime can run it."""
     if not outcome.state.references:
         return outcome.final
+    light, weights = outcome.final
     proto = onnx.ModelProto()
-    proto.CopyFrom(outcome.final)
+    proto.CopyFrom(light)
     proto.functions.extend(outcome.state.references.values())
     proto.ir_version = max(8, proto.ir_version)
-    return proto
+    return proto, weights
 
 
 def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:
