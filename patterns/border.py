@@ -81,7 +81,7 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
     """
     steps = _steps(m)
     if _goes_on(m.y):
-        raise Decline
+        raise Decline(final=True)
     weight, bias = finite(m.w), finite(m.b)
     if prod(weight.shape[2:]) != 1:
         raise Decline(

@@ -158,7 +158,7 @@ def use_scalar(m: Match) -> Replacement:
             raise Decline("which zero wins may depend on the place")
         _require_wide(other, m.y, name.shape)
         return Replacement(choice, C=np.array(name.fill))
-    raise Decline
+    raise Decline(final=True)  # the other order is covered, too
 
 
 @rule(

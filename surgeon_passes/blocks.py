@@ -11,8 +11,10 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import APPLIED, Decision
 from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.passes.misses import near_misses
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.rules import flat
+from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.pattern import Flat
 from surgeon_passes.rules.rule import Rule
 
@@ -28,14 +30,14 @@ Way: TypeAlias = tuple[gs.Node, ...]
 ValueOf: TypeAlias = Callable[[gs.Tensor], Any]
 
 
-def find_blocks(
-    index: GraphIndex, value: ValueOf, decisions: Sequence[Decision], rules: Iterable[Rule]
-) -> tuple[Block, ...]:
+def find_blocks(context: Context, decisions: Sequence[Decision], rules: Iterable[Rule]) -> tuple[Block, ...]:
     """Sums that are left with two branches or more on one tensor, one of them more than a scale of it.
 
     The reason is what a rule for sums among ``rules`` last said of the sum.
     """
-    said = _said(decisions, {r.name for r in rules if isinstance(r.pattern.root.value, Flat)})
+    for_sums = [r for r in rules if isinstance(r.pattern.root.value, Flat)]
+    said = _said(decisions, {r.name for r in for_sums})
+    index, value = context.index, context.value
     found = []
     for node in index.nodes():
         tree = None if flat.is_inner(node, "sum", index) else flat.flatten(node, "sum", index)
@@ -44,21 +46,22 @@ def find_blocks(
             continue
         tensor, ways = shared
         graph, label = index.scope(node).path, node_label(node)
-        reason = said.get((graph, label)) or _structural(ways, index)
+        reason = said.get((graph, label)) or _last_miss(for_sums, node, context) or _structural(ways, index)
         operators = tuple(", ".join(n.op for n in way) for way in ways)
         found.append(Block(label, graph, str(tensor.name), operators, reason))
     return tuple(found)
 
 
 def _said(decisions: Sequence[Decision], rules: set[str]) -> dict[tuple[str, str], str]:
-    """The last reason for each sum; one that a rule's function gave counts more than how far a pattern went."""
-    found: dict[tuple[str, str], str] = {}
-    for own in (False, True):
-        for decision in decisions:
-            given = decision.pattern_line is None
-            if decision.rule in rules and decision.status != APPLIED and decision.reason and given == own:
-                found[decision.graph, decision.root] = decision.reason
-    return found
+    """The last reason that a rule's function gave for each sum."""
+    return {
+        (d.graph, d.root): d.reason for d in decisions if d.rule in rules and d.status != APPLIED and d.reason
+    }  # fmt: skip
+
+
+def _last_miss(rules: Iterable[Rule], node: gs.Node, context: Context) -> str:
+    """How far the last pattern went at ``node``; "" where none matched more than the sum."""
+    return "".join([d.reason for d in near_misses(rules, [node], context)][-1:])
 
 
 def _ways(leaf: gs.Tensor, index: GraphIndex, value: ValueOf) -> list[tuple[gs.Tensor, Way]]:

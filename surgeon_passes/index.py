@@ -15,6 +15,7 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import ModelError
+from surgeon_passes.ops.view import NodeView
 
 Position = tuple[int, ...]
 
@@ -90,6 +91,9 @@ class GraphIndex:
         self._scope_of_graph: dict[int, Scope] = {}
         self._input_of: dict[int, Scope] = {}
         self._removed_with: dict[int, list[gs.Node]] = {}
+        self._views: dict[int, NodeView] = {}
+        self.version = 0
+        """a number that changes whenever the graph does"""
         main = Scope(graph, "", opsets=_opsets(graph))
         self._add_scopes([main, *self._function_scopes(graph)])
 
@@ -120,6 +124,7 @@ class GraphIndex:
             self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + 1
 
     def _register(self, node: gs.Node, scope: Scope, position: Position) -> list[Scope]:
+        self.version += 1
         record = _Record(node, scope, position)
         self._changed[id(scope)] = scope
         self._records[id(node)] = record
@@ -197,6 +202,13 @@ class GraphIndex:
         """Opset of the node's domain in its scope."""
         return self.scope(node).opset(node.domain or "")
 
+    def view(self, node: gs.Node) -> NodeView:
+        """The node in its newest form, as it stands. Attributes never change in place; edges change here alone."""
+        found = self._views.get(id(node))
+        if found is None:
+            found = self._views[id(node)] = NodeView(node, self.opset(node))
+        return found
+
     def holder(self, node: gs.Node) -> gs.Node:
         """The node of the main graph, or of a function, in whose bodies ``node`` lies; itself where it lies in none."""
         owner = self.scope(node).owner
@@ -253,6 +265,7 @@ class GraphIndex:
         for member in self.scopes:
             if _outermost(member) is outer or (not outer.is_function and not member.is_function):
                 member.opsets = {**member.opsets, domain: version}
+                self._views.clear()
 
     # --- changing (for the rewriter) ---------------------------------------------------------------------------------
 
@@ -263,6 +276,7 @@ class GraphIndex:
 
     def remove_node(self, node: gs.Node) -> None:
         """Take a node out, with the bodies it holds. Its own lists keep what they held, so it can come back."""
+        self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         members = self.with_bodies(node)
         self._removed_with[id(node)] = members
@@ -277,6 +291,7 @@ class GraphIndex:
 
     def restore_node(self, node: gs.Node) -> None:
         """Undo :meth:`remove_node`; what had gone from its bodies before stays out."""
+        self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         members = self._removed_with.pop(id(node))
         for member in members:
@@ -289,21 +304,26 @@ class GraphIndex:
 
     def set_input(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
         """``node.inputs[position] = tensor``."""
+        self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         self._drop_edge(node.inputs[position], node)
         list.__setitem__(node.inputs, position, tensor)
+        self._views.pop(id(node), None)
         self._add_edge(tensor, node)
 
     def set_output(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
         """``node.outputs[position] = tensor``; the old tensor loses its producer."""
+        self.version += 1
         old = node.outputs[position]
         if self._producer.get(id(old)) is node:
             del self._producer[id(old)]
         list.__setitem__(node.outputs, position, tensor)
+        self._views.pop(id(node), None)
         self._set_producer(tensor, node)
 
     def set_graph_output(self, scope: Scope, position: int, tensor: gs.Tensor) -> None:
         """``scope.graph.outputs[position] = tensor``."""
+        self.version += 1
         old = scope.graph.outputs[position]
         self._outputs[id(old)] -= 1
         scope.graph.outputs[position] = tensor

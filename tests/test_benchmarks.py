@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import onnx
 import pytest
 
 import surgeon_passes as sp
+from benchmarks import peers
 from benchmarks.entries import Wheels, packaged
 from benchmarks.nodes import summary
 from benchmarks.rules import EXCEPTIONS
+from benchmarks.scale import KINDS, shuffled
+from surgeon_passes.bench.records import Measured, Row
+from surgeon_passes.bench.table import SUMMARY_HEADS
+from surgeon_passes.bench.tools import OURS, TOOLS
+from surgeon_passes.verify.segments import node_count
 
 ROOT = Path(__file__).parent.parent
-GROWTH = ROOT / "benchmarks" / "growth.py"
 
 
 def growth(*arguments: str) -> str:
-    command = [sys.executable, str(GROWTH), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "benchmarks.growth", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
 def test_growth_reports_each_size_and_order() -> None:
-    rows = json.loads(growth("--sizes", "40", "80", "--json"))
+    rows = json.loads(growth("--sizes", "40", "80", "--order", "both", "--json"))
     assert [(row["nodes"], row["order"]) for row in rows] == [
         (40, "ordered"),
         (80, "ordered"),
@@ -35,26 +42,30 @@ def test_growth_reports_each_size_and_order() -> None:
     for row in rows:
         assert (row["nodes_after"], row["verified"]) == (row["nodes"] // 2, row["nodes"] // 2)
         assert (row["end_check"], row["exit_code"]) == ("equal", 0)
-        assert row["seconds"] > 0
-    assert rows[0]["ratio"] == rows[2]["ratio"] == 1
+        assert 0 < row["own"] < row["cpu"]
+        assert sum(row["phases"].values()) == pytest.approx(row["cpu"], rel=0.1, abs=0.02)
+    assert rows[0]["ratio"] == rows[2]["own_ratio"] == 1
 
 
-def test_growth_prints_a_table() -> None:
-    header, row = growth("--sizes", "40", "--order", "ordered").splitlines()
-    assert header.split()[:3] == ["order", "nodes", "seconds"]
-    assert row.split()[:2] == ["ordered", "40"]
+def test_growth_prints_a_table_with_phases() -> None:
+    header, row, *phases = growth("--kind", "data", "--sizes", "20", "--phases").splitlines()
+    assert header.split()[:3] == ["kind", "order", "nodes"]
+    assert row.split()[:3] == ["data", "ordered", "20"]
+    assert {"import", "export", "types", "dynamics"} <= {line[:18].strip() for line in phases}
 
 
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_the_chain_is_a_model(shuffled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(GROWTH.parent)
-    import growth as module  # type: ignore[import-not-found]
-
-    model = module.chain(41, shuffled)
-    assert len(model.graph.node) == 41
-    assert (model.graph.node[0].name != "conv_0") == shuffled
-    if not shuffled:
+@pytest.mark.parametrize("kind", KINDS)
+def test_generated_models_are_models(kind: str) -> None:
+    for nodes in (1, 150, 403):
+        model = KINDS[kind](nodes)
         onnx.checker.check_model(model, full_check=True)
+        assert nodes < 20 or abs(node_count(model.graph) - nodes) <= 0.25 * nodes
+
+
+def test_a_shuffled_model_has_the_same_nodes() -> None:
+    model = KINDS["chain"](41)
+    names = [[n.name for n in m.graph.node] for m in (model, shuffled(model))]
+    assert names[0] != names[1] and sorted(names[0]) == sorted(names[1])
 
 
 def test_shapes_reports_both_kinds_of_dims(wheels: Wheels) -> None:
@@ -112,3 +123,78 @@ def test_rules_says_where_each_fires(wheels: Wheels) -> None:
 def test_rules_without_a_model_are_few_and_have_a_reason() -> None:
     assert len(EXCEPTIONS) <= 5 and all(EXCEPTIONS.values())
     assert set(EXCEPTIONS) <= {rule.name for rule in sp.Registry.installed()}
+
+
+# --- peers ---------------------------------------------------------------------------------------------------------------
+
+
+def test_peers_measures_a_real_model_and_shows_it_again(wheels: Wheels, tmp_path: Path) -> None:
+    entry = next(e for e in packaged() if e["name"] == "silero_vad_16k_sequence")
+    wheels.read(entry["package"], entry["path"])
+    command = [sys.executable, "-m", "benchmarks.peers"]
+    options = ["--tool", "onnxruntime", "-k", "1", "--latency", "0", "--json", str(tmp_path / "peers.json")]
+    run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=ROOT)
+    out = run([*command, entry["name"], *options]).stdout
+    title, _, row = out.splitlines()[:3]
+    assert title.startswith(f"{entry['name']}: {entry['nodes']['before']} nodes")
+    assert row.startswith("onnxruntime (basic)") and " equal " in row
+    again = run([*command, "--from", str(tmp_path / "peers.json")]).stdout
+    assert again and out.endswith(again)
+
+
+def test_peers_makes_generated_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    def fake(path: Path, name: str, *_: object) -> Measured:
+        proto = onnx.load(path)
+        seen[name] = (node_count(proto.graph), path)
+        return Measured(name, node_count(proto.graph), path.stat().st_size)
+
+    monkeypatch.setattr(peers, "measure", fake)
+    arguments = ["--set", "scale", "--kinds", "chain", "soup", "--sizes", "40", "80", "--folder", str(tmp_path)]
+    assert peers.main([*arguments, "chain", "soup_80"]) == 0
+    assert list(seen) == ["chain_40", "chain_80", "soup_80"]
+    assert seen["chain_80"][0] == 80 and list(tmp_path.iterdir()) == []
+
+
+def test_peers_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert peers.main(["--tool", "onnxslm"]) == 2
+    (tmp_path / "x.json").write_text("[]")
+    assert peers.main(["--from", str(tmp_path / "x.json")]) == peers.main(["--from", str(tmp_path / "y.json")]) == 6
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert "did you mean 'onnxslim'" in first
+    assert "x.json: no measurements" in second and "y.json: cannot be read" in third
+
+
+def test_history_runs() -> None:
+    if importlib.util.find_spec("pytest_benchmark") is None:
+        pytest.skip("pytest-benchmark is not installed")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "benchmarks/history",
+        "-q",
+        "--benchmark-disable",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run([*command, "-k", "demo or start"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_readme_has_the_table_that_peers_writes() -> None:
+    """As it stands: columns, and one line a tool; what is around it stays."""
+    text = (ROOT / "README.md").read_text()
+    start, end = (text.index(mark) for mark in peers.MARKS)
+    lines = [line for line in text[start:end].splitlines() if line.startswith("|")]
+    assert lines[0] == f"| {' | '.join(SUMMARY_HEADS)} |"
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [tool.name for tool in TOOLS]
+    row = Row(OURS, "9", seconds=[1.0], nodes=1, bytes=2, check="equal")
+    made = peers.with_table(text, [Measured("m", 2, 4, [row])])
+    assert f"| {OURS} | 9 | 1 of 1 | 1.000 | - | - | 50% | 50% | - | - |" in made
+    assert made[:start] == text[:start] and made.endswith(text[end:])
+
+
+def test_the_plot_of_the_readme_is_small() -> None:
+    assert (ROOT / "benchmarks" / "bench.png").stat().st_size < 60_000

@@ -56,18 +56,18 @@ def test_all_well(plain: sp.Result, fixed: sp.Result) -> None:
     ],
 )
 def test_of_the_end_check(plain: sp.Result, status: str, decisions: list[Decision], expected: int) -> None:
-    assert code(plain, check=EndCheck(status), decisions=decisions) == expected
+    assert code(plain, check=EndCheck(status), decided=decisions) == expected
 
 
 def test_the_first_that_holds(fixed: sp.Result) -> None:
     vague = onnx.ModelProto()
     vague.CopyFrom(fixed.proto)
     del vague.graph.value_info[:]
-    bad: dict[str, Any] = {"check": EndCheck("different"), "decisions": [UNDONE_ONE], "proto": vague}
+    bad: dict[str, Any] = {"check": EndCheck("different"), "decided": [UNDONE_ONE], "light": vague}
     assert code(fixed, "wrong", **bad) == 4
     assert code(fixed, **bad) == 5
     assert code(fixed, **{**bad, "check": EndCheck("equal")}) == 3
-    assert code(fixed, check=EndCheck("equal"), decisions=[UNDONE_ONE]) == 7
+    assert code(fixed, check=EndCheck("equal"), decided=[UNDONE_ONE]) == 7
 
 
 def test_without_shapes_dynamic_items_are_no_failure(plain: sp.Result) -> None:

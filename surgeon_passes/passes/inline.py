@@ -6,7 +6,7 @@ from collections import Counter
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.index import subgraphs
+from surgeon_passes.index import GraphIndex, Scope, subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.edits import make_edit
@@ -15,6 +15,25 @@ from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.rules.journal import Edit
 
 RULE = "inline_known_if"
+
+
+class Names:
+    """Names as they stand: of tensors how often each is used, of nodes those of each graph, in which no two may be equal."""
+
+    def __init__(self, index: GraphIndex) -> None:
+        self.index = index
+        self.tensors = Counter(t.name for t in index.tensors())
+        self.nodes: dict[int, set[str]] = {}
+        """by id(scope)"""
+
+    def in_scope(self, name: str, scope: Scope) -> str:
+        """What a node of this name is called that comes into ``scope``: sibling bodies use the same names."""
+        held = self.nodes.get(id(scope))
+        if held is None:
+            held = self.nodes[id(scope)] = {str(n.name) for n in self.index.scope_nodes(scope)}
+        found = self.index.unique_node_name(name) if name and name in held else name
+        held.add(found)
+        return found
 
 
 def inline_known_ifs(state: State) -> bool:
@@ -27,7 +46,7 @@ def inline_known_ifs(state: State) -> bool:
     while True:
         edits = []
         state.index.sync_bodies()
-        names = Counter(t.name for t in state.index.tensors())
+        names = Names(state.index)
         for node in state.index.nodes():
             if node.op == "If" and not domain_of(node.domain) and state.index.is_live(node):
                 edit = _inline(state, node, names)
@@ -39,14 +58,15 @@ def inline_known_ifs(state: State) -> bool:
         remove_dead(state)
 
 
-def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
+def _inline(state: State, node: gs.Node, names: Names) -> Edit | None:
     index = state.index
     if not isinstance(node.inputs[0], gs.Constant) or not state.may_edit():
         return None  # a condition that is computed is folded, and checked, first
     taken = "then_branch" if array_of(node.inputs[0]).reshape(()) else "else_branch"
     body: gs.Graph = dict(subgraphs(node))[taken]
     inner = index.scope_nodes(index.scope_of_graph(body))
-    added = [_moved(n) for n in inner]
+    scope = index.scope(node)
+    added = [_moved(n, names.in_scope(n.name, scope)) for n in inner]
     replaced = []
     for result, value in zip(node.outputs, body.outputs, strict=False):
         if not result.name:
@@ -59,13 +79,15 @@ def _inline(state: State, node: gs.Node, names: Counter[str]) -> Edit | None:
             replaced.append((result, result))
         else:
             replaced.append((result, value))
-    renamed = ((t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names[t.name] > 1)
+    renamed = (
+        (t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names.tensors[t.name] > 1
+    )
     return make_edit(state, RULE, node, replaced, removed=[node], added=added, renamed=renamed, moved_whole=True)
 
 
-def _moved(node: gs.Node) -> gs.Node:
+def _moved(node: gs.Node, name: str) -> gs.Node:
     """The same node for another graph: its tensors, attributes and bodies are shared with the original."""
-    copy = gs.Node(node.op, node.name, node.attrs, domain=node.domain)
+    copy = gs.Node(node.op, name, node.attrs, domain=node.domain)
     list.extend(copy.inputs, node.inputs)
     list.extend(copy.outputs, node.outputs)
     return copy

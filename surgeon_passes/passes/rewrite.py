@@ -11,20 +11,19 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.decisions import DECLINED, Decision
 from surgeon_passes.errors import RuleError, UsageError, did_you_mean
 from surgeon_passes.index import node_label
-from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.misses import declined
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match, Options
 from surgeon_passes.rules.matcher import Matcher
-from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
+from surgeon_passes.rules.table import RuleTable, table_of
 
 DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
 MAX_BINDINGS = 16
@@ -70,12 +69,16 @@ class Rewrite(Pass):
         object.__setattr__(self, "rules", tuple(own))
 
     def run(self, state: State) -> bool:
-        rules = self.without_opposed(self.selected(state), state)
+        rules = self.chosen(state)
         if not rules:
             return False
         options = Options(allow_lossy_casts=self.allow_lossy_casts)
-        layers = [_Sweeper(state, layer, options) for layer in _layers(rules)]
-        return any([_to_rest(state, sweeper) for sweeper in layers])
+        sweeper = _Sweeper(state, options)
+        return any([_to_rest(state, sweeper, layer) for layer in _layers(rules)])
+
+    def chosen(self, state: State) -> list[Rule]:
+        """The rules that are applied, in their order."""
+        return self.without_opposed(self.selected(state), state)
 
     def without_opposed(self, rules: list[Rule], state: State) -> list[Rule]:
         """The rules less those that another of them opposes: together they would never come to rest. Settings say so."""
@@ -113,18 +116,20 @@ class Rewrite(Pass):
         ]
 
 
-def _layers(rules: list[Rule]) -> list[list[Rule]]:
-    """All rules; before them those that do not wait for others."""
-    early = [rule for rule in rules if not rule.late]
-    return [rules] if len(early) in (0, len(rules)) else [early, rules]
+def _layers(rules: list[Rule]) -> list[tuple[list[Rule], list[Rule]]]:
+    """Rules to begin with, and rules for what a rewrite touches: first those that do not wait for others; then, all of those
+    being at rest, the late ones begin."""
+    early, late = [r for r in rules if not r.late], [r for r in rules if r.late]
+    return [(part, known) for part, known in ((early, early), (late, rules)) if part]
 
 
-def _to_rest(state: State, sweeper: _Sweeper) -> bool:
+def _to_rest(state: State, sweeper: _Sweeper, layer: tuple[list[Rule], list[Rule]]) -> bool:
     """Sweep until nothing changes; gives whether anything did."""
     changed = False
     pending: list[gs.Node] = state.index.nodes()
-    for _ in range(MAX_SWEEPS):
-        edits = sweeper.sweep(pending)
+    begin, again = map(table_of, layer)
+    for number in range(MAX_SWEEPS):
+        edits = sweeper.sweep(pending, again if number else begin, again)
         if not edits:
             break
         kept = settle(state, edits)
@@ -137,38 +142,35 @@ def _to_rest(state: State, sweeper: _Sweeper) -> bool:
 class _Sweeper:
     """One worklist pass over some nodes, in order; what a rewrite touches is visited again."""
 
-    def __init__(self, state: State, rules: list[Rule], options: Options) -> None:
+    def __init__(self, state: State, options: Options) -> None:
         self.state = state
-        context = state.context.having(options)
+        self.context = state.context.having(options)
         self.index = state.index
-        self.by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
         self.limit = 10 * len(self.index.nodes()) + 1000
-        for rule in rules:
-            matcher = Matcher(rule.pattern, context, quick=True)
-            for op in rule.pattern.facts.roots:
-                self.by_root.setdefault(op, []).append((rule, matcher))
+        self.matchers: dict[int, Matcher] = {}
 
-    def sweep(self, nodes: Iterable[gs.Node]) -> list[Edit]:
+    def sweep(self, nodes: Iterable[gs.Node], first: RuleTable, again: RuleTable) -> list[Edit]:
+        """``first`` holds the rules for ``nodes``, ``again`` those for what a rewrite touches."""
         queue = deque(nodes)
-        waiting = {id(n) for n in queue}
+        waiting = dict.fromkeys(map(id, queue), first)
         edits: list[Edit] = []
         done = 0
         while queue:
             node = queue.popleft()
-            waiting.discard(id(node))
+            rules = waiting.pop(id(node))
             done += 1
             if done % 256 == 0:
                 self.state.report_progress("rewrite", done, done + len(queue))
             if not self.index.is_live(node):
                 continue
-            edit = self.visit(node)
+            edit = self.visit(node, rules)
             if edit is None:
                 continue
             edits.append(edit)
             for touched in self.touched([edit]):
                 if id(touched) not in waiting:
-                    waiting.add(id(touched))
                     queue.append(touched)
+                waiting[id(touched)] = again
         return edits
 
     def touched(self, edits: Iterable[Edit]) -> list[gs.Node]:
@@ -186,12 +188,16 @@ class _Sweeper:
                 found.update((id(c), c) for c in self.index.consumers(now))
         return [n for n in found.values() if self.index.is_live(n)]
 
-    def visit(self, node: gs.Node) -> Edit | None:
-        key = OpId(domain_of(node.domain), node.op)
-        opset = self.index.scope(node).opset("")
-        for rule, matcher in self.by_root.get(key, ()):
-            first, last = rule.opset
-            if opset < first or (last is not None and opset > last):
+    def matcher(self, rule: Rule) -> Matcher:
+        found = self.matchers.get(id(rule))
+        if found is None:
+            found = self.matchers[id(rule)] = Matcher(rule.pattern, self.context)
+        return found
+
+    def visit(self, node: gs.Node, rules: RuleTable) -> Edit | None:
+        for rule in rules.candidates(node, self.index):
+            matcher = self.matcher(rule)
+            if not matcher.may_match(node):
                 continue
             if not rule.recursive and self.state.made_by.get(id(node)) == rule.name:
                 continue
@@ -213,15 +219,14 @@ class _Sweeper:
                 except Decline as decline:
                     if str(decline) or not nodes:
                         reason, nodes = str(decline), match.matched
+                    if decline.is_final:
+                        break
                     continue
                 if edit is not None:
                     edit.decision.metrics = {**edit.decision.metrics, "seconds": time.perf_counter() - began}
                     return edit
         if reason:
-            self.decline(rule, node, reason, nodes, None)
-        elif len(matcher.miss.nodes) > 1:
-            miss = matcher.miss
-            self.decline(rule, node, miss.reason, miss.nodes, miss.span.line or None)
+            self.state.decide(declined(rule.name, node, self.index, reason, nodes), node)
         return None
 
     def apply(self, rule: Rule, match: Match, reads: Iterable[gs.Tensor]) -> Edit | None:
@@ -244,17 +249,3 @@ class _Sweeper:
         for image, _ in edit.added:
             self.state.made_by[id(image.node)] = rule.name
         return edit
-
-    def decline(self, rule: Rule, node: gs.Node, reason: str, nodes: tuple[gs.Node, ...], line: int | None) -> None:
-        self.state.decide(
-            Decision(
-                rule=rule.name,
-                graph=self.index.scope(node).path,
-                root=node_label(node),
-                status=DECLINED,
-                reason=reason,
-                nodes=tuple(node_label(n) for n in nodes),
-                pattern_line=line,
-            ),
-            node,
-        )

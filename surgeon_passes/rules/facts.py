@@ -1,39 +1,30 @@
-"""What a pattern says by itself, read off once: its names, its possible roots, and what must stand before a root."""
+"""What a pattern says by itself, read off once: its names, its possible roots, and the screen of a root."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
-from surgeon_passes.index import GraphIndex
-from surgeon_passes.ops.schema import domain_of
-from surgeon_passes.ops.traits import COMMUTATIVE
-from surgeon_passes.ops.view import NodeView
 from surgeon_passes.rules import flat
 from surgeon_passes.rules.pattern import (
     Alternatives,
     Call,
-    Definition,
     Flat,
+    Literal,
     NameRef,
     OpId,
     Pattern,
     TemplateUse,
     Value,
 )
-
-
-class Argument(NamedTuple):
-    """Operators that may make an operand as part of a match, and whether one of them must."""
-
-    makers: frozenset[OpId]
-    is_required: bool
+from surgeon_passes.rules.screen import NodeScreen, RootOperands, definitions_of, screen_of
 
 
 class PatternFacts:
     """Of one pattern. ``roots``: operators that the root may be; ``made_by``: definitions by name; ``uses``: how often each
-    name is read; ``unbound``: None for each tensor name that the pattern may bind."""
+    name is read; ``unbound``: None for each tensor name that the pattern may bind; ``join``: what puts a flat root together;
+    ``single_calls``: the root's, where the pattern is one call, or alternatives of one, on names and literals."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.roots = _root_operators(pattern)
@@ -41,24 +32,28 @@ class PatternFacts:
         self.uses = _uses(pattern)
         self.unbound = dict.fromkeys(_bound_names(pattern))
         root = pattern.root.value
-        args = root.args if isinstance(root, Call) else ()
-        self._arguments = tuple(_argument(arg, self.made_by) for arg in args)
-        self._makers = frozenset[OpId]().union(*(a.makers for a in self._arguments))
-        has_rest = any(isinstance(arg, NameRef) and arg.variadic for arg in args)
-        self._is_open = has_rest or not any(a.is_required for a in self._arguments)
+        self.join = flat.JOIN[root.kind] if isinstance(root, Flat) else "Add"
+        self.single_calls = _single_calls(pattern)
+        self._pattern = pattern
 
-    def may_match(self, root: NodeView, index: GraphIndex) -> bool:
-        """Whether the pattern can match more than the root itself: where not, no match is lost, and no near-match.
+    @cached_property
+    def root_operands(self) -> RootOperands:
+        """What the operands of the root may be."""
+        return RootOperands(self._pattern, definitions_of(self._pattern))
 
-        Where something fits, what is missing is the matcher's to tell. Always for a pattern whose root is no call with an
-        operand that an operator must make.
-        """
-        if self._is_open:
-            return True
-        made = [_maker(root, k, index) for k in range(len(root.inputs))]
-        if root.op in COMMUTATIVE:
-            return not self._makers.isdisjoint(made)
-        return any(maker in a.makers for a, maker in zip(self._arguments, made, strict=False))
+    @cached_property
+    def screen(self) -> NodeScreen:
+        """Whether the pattern may fit with its root at a node."""
+        return screen_of(self._pattern)
+
+
+def _single_calls(pattern: Pattern) -> tuple[Call, ...]:
+    root = pattern.root.value
+    options = root.options if isinstance(root, Alternatives) else (root,)
+    calls = tuple(option for option in options if isinstance(option, Call))
+    args = [arg for call in calls for arg in call.args]
+    is_single = len(pattern.definitions) == 1 and len(calls) == len(options)
+    return calls if is_single and all(isinstance(arg, (NameRef, Literal)) for arg in args) else ()
 
 
 def _root_operators(pattern: Pattern) -> frozenset[OpId]:
@@ -109,24 +104,3 @@ def _uses(pattern: Pattern) -> Counter[str]:
         elif isinstance(value, TemplateUse):
             found.update({name: 2 for name in value.params})
     return found
-
-
-def _maker(view: NodeView, position: int, index: GraphIndex) -> OpId | None:
-    tensor = view.inputs[position]
-    node = index.producer(tensor) if tensor is not None else None
-    return None if node is None else OpId(domain_of(node.domain), node.op)
-
-
-def _argument(value: Value, made_by: Mapping[str, Definition]) -> Argument:
-    if isinstance(value, Call):
-        return Argument(frozenset(value.ops), True)
-    if isinstance(value, Flat):
-        return Argument(frozenset(OpId("", op) for op in flat.OPERATORS[value.kind]), True)
-    if isinstance(value, Alternatives):
-        options = [_argument(option, made_by) for option in value.options]
-        makers = frozenset[OpId]().union(*(option.makers for option in options))
-        return Argument(makers, all(option.is_required for option in options))
-    if isinstance(value, NameRef) and value.name in made_by:
-        inner = _argument(made_by[value.name].value, made_by)
-        return Argument(inner.makers, inner.is_required and not value.optional)
-    return Argument(frozenset(), False)

@@ -8,7 +8,6 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.ops.schema import domain_of
-from surgeon_passes.ops.view import NodeView
 
 OPERATORS = {"sum": frozenset({"Add", "Sum"}), "prod": frozenset({"Mul"})}
 JOIN = {"sum": "Add", "prod": "Mul"}
@@ -26,7 +25,7 @@ def joins(node: gs.Node | None, kind: str, index: GraphIndex) -> bool:
     """Whether ``node`` is of the tree's operator, in its newest meaning."""
     if node is None or node.op not in OPERATORS[kind] or domain_of(node.domain):
         return False
-    return NodeView(node, index.opset(node)).regular
+    return index.view(node).regular
 
 
 def flatten(root: gs.Node, kind: str, index: GraphIndex, limit: int | None = None) -> Tree | None:

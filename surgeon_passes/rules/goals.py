@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from itertools import permutations
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -31,16 +30,14 @@ MAX_PERMUTED = 4
 """Operands of a commutative variadic operator whose orders are all tried; beyond it, the order as written."""
 
 
-@dataclass(frozen=True)
-class Seek:
+class Seek(NamedTuple):
     """Match ``value`` against ``tensor`` (None: missing)."""
 
     value: Value
     tensor: gs.Tensor | None
 
 
-@dataclass(frozen=True)
-class Define:
+class Define(NamedTuple):
     """Match a definition against the node that makes one of its results."""
 
     definition: Definition
@@ -72,8 +69,7 @@ class Leaves:
         return range(len(self.tensors))
 
 
-@dataclass(frozen=True)
-class Assign:
+class Assign(NamedTuple):
     """Give each of ``args`` one of ``leaves``."""
 
     flat: Flat
@@ -87,8 +83,7 @@ class Assign:
         return tuple(leaf for position, leaf in enumerate(self.leaves.tensors) if position not in self.taken)
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(NamedTuple):
     """Give free names their operands, from the ``number``-th node that waits for it on."""
 
     number: int = 0
@@ -98,8 +93,7 @@ Goal: TypeAlias = Seek | Define | Assign | Finish
 Goals: TypeAlias = "tuple[Goal, Goals] | None"
 
 
-@dataclass
-class Miss:
+class Miss(NamedTuple):
     """How far the best attempt came, and why it stopped. ``reach`` counts its nodes, ``nodes`` are the first of them."""
 
     nodes: tuple[gs.Node, ...] = ()
@@ -108,23 +102,25 @@ class Miss:
     reach: int = 0
 
 
-@dataclass
 class Bindings:
-    names: dict[str, Any] = field(default_factory=dict)
-    nodes: dict[str, gs.Node] = field(default_factory=dict)
-    matched: dict[int, gs.Node] = field(default_factory=dict)
-    leaves: dict[str, tuple[Leaf, ...]] = field(default_factory=dict)
-    leftovers: tuple[gs.Tensor, ...] = ()
-    waiting: dict[int, Options] = field(default_factory=dict)
-    """orders of operands that decide nothing but which name is which: chosen last"""
+    __slots__ = ("leaves", "leftovers", "matched", "names", "nodes", "waiting")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self.nodes: dict[str, gs.Node] = {}
+        self.matched: dict[int, gs.Node] = {}
+        self.leaves: dict[str, tuple[Leaf, ...]] = {}
+        self.leftovers: tuple[gs.Tensor, ...] = ()
+        self.waiting: dict[int, Options] = {}
+        """orders of operands that decide nothing but which name is which: chosen last"""
 
 
 Seed: TypeAlias = Any  # Callable[[], bool] | None: bindings made when a choice is entered
 Options: TypeAlias = list[tuple[tuple[Goal, ...], Seed]]
 
 
-def settled() -> Options:
-    return [((), None)]
+SETTLED: Options = [((), None)]
+"""One way, and nothing left to do for it. Options are never changed."""
 
 
 def push(steps: tuple[Goal, ...], rest: Goals) -> Goals:
@@ -151,28 +147,33 @@ def selectivity(value: Value) -> int:
 Order: TypeAlias = tuple[tuple[Value, ...], tuple[gs.Tensor | None, ...], tuple[NameRef, tuple[gs.Tensor, ...]] | None]
 
 
-def orders(call: Call, view: NodeView) -> Iterator[Order]:
+def orders(call: Call, view: NodeView) -> list[Order]:
     """Each way to lay the call's arguments on the node's operands."""
     args, operands = call.args, view.inputs
     tail: tuple[NameRef, tuple[gs.Tensor, ...]] | None = None
     if args and isinstance(args[-1], NameRef) and args[-1].variadic:
         head = len(args) - 1
         if len(operands) < head or any(t is None for t in operands[head:]):
-            return
+            return []
         tail = (args[-1], tuple(t for t in operands[head:] if t is not None))
         args, operands = args[:-1], operands[:head]
     if len(operands) > len(args):
-        return
+        return []
     padded = operands + (None,) * (len(args) - len(operands))
     if view.op in COMMUTATIVE and view.domain == "" and tail is None and 1 < len(args) <= MAX_PERMUTED:
-        seen = set()
-        for order in permutations(padded):
-            key = tuple(id(t) for t in order)
-            if key not in seen:
-                seen.add(key)
-                yield args, order, None
-        return
-    yield args, padded, tail
+        return [(args, order, None) for order in _permuted(padded)]
+    return [(args, padded, tail)]
+
+
+def _permuted(operands: tuple[gs.Tensor | None, ...]) -> list[tuple[gs.Tensor | None, ...]]:
+    """Every order of the operands, each once where operands are the same."""
+    if len(operands) == 2:
+        first, second = operands
+        return [operands] if first is second else [operands, (second, first)]
+    found: dict[tuple[int, ...], tuple[gs.Tensor | None, ...]] = {}
+    for order in permutations(operands):
+        found.setdefault(tuple(map(id, order)), order)
+    return list(found.values())
 
 
 def same(first: Any, second: Any, context: Context) -> bool:

@@ -6,7 +6,7 @@ cloning patterns, and nothing recurses over the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from surgeon_passes.ops.view import CallerAttribute, NodeView
 from surgeon_passes.rules import flat
 from surgeon_passes.rules.flat import Tree
 from surgeon_passes.rules.goals import (
+    SETTLED,
     Assign,
     Bindings,
     Define,
@@ -26,6 +27,7 @@ from surgeon_passes.rules.goals import (
     Goals,
     Leaves,
     Options,
+    Order,
     Seed,
     Seek,
     is_rest,
@@ -33,7 +35,6 @@ from surgeon_passes.rules.goals import (
     push,
     same,
     selectivity,
-    settled,
 )
 from surgeon_passes.rules.literals import equals
 from surgeon_passes.rules.match import Leaf
@@ -98,6 +99,35 @@ class Machine:
                     break
                 pending = push(steps, rest)
 
+    def run_single(self, definition: Definition, calls: Sequence[Call], node: gs.Node) -> Iterator[Bindings]:
+        """As :meth:`run`, for a pattern of one call, or alternatives of one, on names and literals.
+
+        Nothing is left to choose but the order of operands.
+        """
+        if isinstance(definition.value, Call):
+            if not self.results(definition, node):
+                return
+        elif not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
+            return
+        for output in definition.outputs:
+            if output.name:
+                self.put(self.state.nodes, output.name, node)
+        for call in calls:
+            first = len(self.trail)
+            for args, operands, tail in self.ways(call, node):
+                mark = len(self.trail)
+                start = self.rest(tail)
+                if (start is None or start()) and all(map(self.leaf, args, operands)):
+                    yield self.state
+                self.undo(mark)
+            self.undo(first)
+
+    def leaf(self, value: Value, tensor: gs.Tensor | None) -> bool:
+        if isinstance(value, NameRef):
+            return bool(self.name(value, tensor))
+        assert isinstance(value, Literal)
+        return self.literal(value, tensor)
+
     def undo(self, mark: int) -> None:
         while len(self.trail) > mark:
             table, key = self.trail.pop()
@@ -133,18 +163,18 @@ class Machine:
 
     def rest_of_names(self, number: int) -> Options:
         if number == len(self.state.waiting):
-            return settled()
+            return SETTLED
         return [((*steps, Finish(number + 1)), start) for steps, start in self.state.waiting[number]]
 
     # --- values ------------------------------------------------------------------------------------------------------
 
     def seek(self, value: Value, tensor: gs.Tensor | None) -> Options:
+        if isinstance(value, NameRef):
+            return self.name(value, tensor)
         if isinstance(value, Alternatives):
             return [((Seek(option, tensor),), None) for option in value.options]
         if isinstance(value, Literal):
-            return settled() if self.literal(value, tensor) else []
-        if isinstance(value, NameRef):
-            return self.name(value, tensor)
+            return SETTLED if self.literal(value, tensor) else []
         node = self.producer(tensor, value.span)
         if node is None:
             return []
@@ -183,11 +213,11 @@ class Machine:
             return []
         if tensor is not None and not self.kind(ref, tensor):
             return []
-        return settled() if self.bind(ref.name, tensor, ref.span) else []
+        return SETTLED if self.bind(ref.name, tensor, ref.span) else []
 
     def defined(self, ref: NameRef, definition: Definition, tensor: gs.Tensor) -> Options:
         if ref.name in self.state.names:
-            return settled() if self.bind(ref.name, tensor, ref.span) else []
+            return SETTLED if self.bind(ref.name, tensor, ref.span) else []
         if not isinstance(definition.value, (Call, Flat)):
             self.put(self.state.names, ref.name, tensor)
             node = self.index.producer(tensor)
@@ -255,6 +285,15 @@ class Machine:
         return True
 
     def call(self, call: Call, node: gs.Node) -> Options:
+        ways = self.ways(call, node)
+        options: Options = [(tuple(map(Seek, args, ops)), self.rest(tail)) for args, ops, tail in ways]
+        if len(options) > 1 and all(self.is_free(arg) for arg in call.args):
+            self.put(self.state.waiting, len(self.state.waiting), options)
+            return SETTLED
+        return options
+
+    def ways(self, call: Call, node: gs.Node) -> list[Order]:
+        """Each way to lay the call's arguments on the operands of ``node``; none where it is no such call."""
         name = OpId(domain_of(node.domain), node.op)
         if name not in call.ops:
             self.fail(call.span, f"{name} stands where {'|'.join(map(str, call.ops))} is wanted")
@@ -266,14 +305,10 @@ class Machine:
         if not all(self.attribute(a, view) for a in call.attrs):
             return []
         self.match_node(node)
-        ways = list(orders(call, view))
+        ways = orders(call, view)
         if not ways:
             self.fail(call.span, f"{name} has {len(view.inputs)} operands where {len(call.args)} are wanted")
-        options: Options = [(tuple(map(Seek, args, ops)), self.rest(tail)) for args, ops, tail in ways]
-        if len(options) > 1 and all(self.is_free(arg) for arg in call.args):
-            self.put(self.state.waiting, len(self.state.waiting), options)
-            return settled()
-        return options
+        return ways
 
     def is_free(self, value: Value) -> bool:
         """Whether any tensor fits a name, whatever the rest of the pattern binds."""
@@ -357,7 +392,7 @@ class Machine:
             return []
         fixed = tuple(a for a in pattern.args if not isinstance(a, TemplateUse) and not is_rest(a))
         is_open = is_root or len(fixed) < len(pattern.args)
-        tree = flat.flatten(node, pattern.kind, self.index, None if is_open else len(fixed))
+        tree = self.context.tree(node, pattern.kind, None if is_open else len(fixed))
         if tree is None:
             self.fail(pattern.span, f"{node.op} is no {pattern.kind} of two or more")
             return []
@@ -373,7 +408,7 @@ class Machine:
 
     def assign(self, goal: Assign) -> Options:
         if not goal.args:
-            return settled() if self.finish(goal) else []
+            return SETTLED if self.finish(goal) else []
         first, rest = goal.args[0], goal.args[1:]
         options: Options = []
         seen: set[int] = set()

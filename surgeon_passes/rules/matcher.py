@@ -7,49 +7,45 @@ from itertools import islice
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.rules import flat
-from surgeon_passes.rules.goals import Define, Finish, Miss
+from surgeon_passes.rules.goals import Bindings, Define, Finish, Miss
 from surgeon_passes.rules.machine import Machine
 from surgeon_passes.rules.match import Context, Match
-from surgeon_passes.rules.pattern import (
-    Flat,
-    Pattern,
-    Span,
-)
+from surgeon_passes.rules.pattern import Pattern, Span
 
 MAX_NAMED = 32
 """Nodes of a near-match that are kept for the report."""
 
 
 class Matcher:
-    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped.
+    """Matches one pattern. :attr:`miss` tells, after a call that found nothing, where the best attempt stopped."""
 
-    ``quick`` leaves roots out at which nothing but the root could match; of those :attr:`miss` then tells nothing.
-    """
-
-    def __init__(self, pattern: Pattern, context: Context, quick: bool = False) -> None:
+    def __init__(self, pattern: Pattern, context: Context) -> None:
         self.pattern = pattern
         self.context = context
         self.index = context.index
         self.facts = pattern.facts
-        self.is_quick = quick
         self.miss = Miss()
+
+    def may_match(self, root: gs.Node) -> bool:
+        """Whether the pattern's screen lets the root through; where not, :meth:`matches` gives nothing."""
+        return self.facts.screen(root, self.context)
 
     def matches(self, root: gs.Node) -> Iterator[Match]:
         """Every way in which the pattern fits with its root at ``root``, best first."""
         self.miss = Miss()
-        if self.is_quick and not self.facts.may_match(self.context.view(root), self.index):
-            return
-        machine = Machine(self, root, self.facts.made_by)
-        for state in machine.run((Define(self.pattern.root, root), (Finish(), None))):
-            join = "Add"
-            if isinstance(self.pattern.root.value, Flat):
-                join = flat.JOIN[self.pattern.root.value.kind]
-            matched = tuple(state.matched.values())
+        for state in self.states(root):
             names, nodes = {**self.facts.unbound, **state.names}, dict(state.nodes)
+            matched = tuple(state.matched.values())
             yield Match(
-                root, names, nodes, self.context, dict(state.leaves), matched, state.leftovers, join
+                root, names, nodes, self.context, dict(state.leaves), matched, state.leftovers, self.facts.join
             )  # fmt: skip
+
+    def states(self, root: gs.Node) -> Iterator[Bindings]:
+        machine = Machine(self, root, self.facts.made_by)
+        single = self.facts.single_calls
+        if single:
+            return machine.run_single(self.pattern.root, single, root)
+        return machine.run((Define(self.pattern.root, root), (Finish(), None)))
 
     def note(self, matched: Mapping[int, gs.Node], span: Span, reason: str) -> None:
         if matched and len(matched) >= self.miss.reach:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from typing import Literal as OneOf
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ Scalar: TypeAlias = int | float | bool | str
 Kind: TypeAlias = OneOf["any", "const", "partial", "unshared"]
 
 
-@dataclass(frozen=True, slots=True)
-class OpId:
+class OpId(NamedTuple):
     """An operator: domain ("" is ai.onnx) and type."""
 
     domain: str

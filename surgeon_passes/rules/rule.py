@@ -23,11 +23,13 @@ Function = Callable[["Match"], "Replacement | None"]
 class Decline(Exception):
     """Raised by a rule's function: this match is not rewritten, for this reason.
 
-    Without a reason nothing is reported: the node is plainly not what the rule is about.
+    Without a reason nothing is reported: the node is plainly not what the rule is about. ``final``: nor is any other way
+    in which the pattern fits there; none is tried.
     """
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str = "", *, final: bool = False) -> None:
         super().__init__(" ".join(reason.split()))
+        self.is_final = final
 
 
 class Replacement:
@@ -101,6 +103,11 @@ class Rule:
         made = cls(name, parsed, MappingProxyType(rewrites), function, **_checked(name, options))
         made.reference_function()
         return made
+
+    def is_for(self, opset: int) -> bool:
+        """Whether the rule holds at that opset of ai.onnx."""
+        first, last = self.opset
+        return opset >= first and (last is None or opset <= last)
 
     def reference_function(self) -> Any:
         """``reference`` as a FunctionProto, None where there is none. Raises RuleError where it is no ONNX function."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -23,12 +20,20 @@ from surgeon_passes.values.types import TypeMap
 _NEVER_FOLDED = frozenset({"DequantizeLinear"})
 
 
-@dataclass(eq=False)
 class ReadLog:
     """Tensors whose value was asked for and came from evaluating nodes, in order, each once."""
 
-    tensors: list[gs.Tensor] = field(default_factory=list)
-    _seen: set[int] = field(default_factory=set)
+    def __init__(self, logs: list[ReadLog]) -> None:
+        self.tensors: list[gs.Tensor] = []
+        self._seen: set[int] = set()
+        self._logs = logs
+
+    def __enter__(self) -> ReadLog:
+        self._logs.append(self)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._logs.remove(self)
 
     def note(self, tensor: gs.Tensor) -> None:
         if id(tensor) not in self._seen:
@@ -105,15 +110,9 @@ class Evaluator:
         node = self.index.producer(tensor)
         return node is not None and node.op != "Constant"
 
-    @contextmanager
-    def recording(self) -> Iterator[ReadLog]:
+    def recording(self) -> ReadLog:
         """Collect what is read: ``with evaluator.recording() as log: …``; then ``evaluator.cone(*log.tensors)``."""
-        log = ReadLog()
-        self._logs.append(log)
-        try:
-            yield log
-        finally:
-            self._logs.remove(log)
+        return ReadLog(self._logs)
 
     def cone(self, *tensors: gs.Tensor) -> list[gs.Node]:
         """The nodes that the values come from, in graph order as they stand now; Shape and Size are included and end it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import surgeon_passes as sp
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.zoo import Network, export, randomize  # noqa: E402  (they need torch)
+from benchmarks import published  # noqa: E402  (they need torch)
+from benchmarks.zoo import Network, export  # noqa: E402
 from benchmarks.zoo.reparam import AS_TRAINED, BUILT, CONVOLUTIONS, NETWORKS  # noqa: E402
 
 FOLDED = {"training": torch.onnx.TrainingMode.EVAL, "do_constant_folding": True}
@@ -56,32 +56,15 @@ def test_linear_layers_become_one(name: str, exporter: str) -> None:
     assert result.after.operators["Concat"] == 0 and result.blocks == ()
 
 
-TIMM = ("repvgg_a0", "mobileone_s0", "repghostnet_050", "fastvit_t8", "repvit_m0_9")
-
-
-@pytest.mark.parametrize("name", TIMM)
-def test_as_lean_as_timm_makes_it(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", published.NAMES)
+def test_as_lean_as_timm_makes_it(name: str) -> None:
     """No more nodes than timm's own reparameterize_model, exported and simplified by onnxsim."""
-    onnxsim = pytest.importorskip("onnxsim")
+    pytest.importorskip("onnxsim")
     try:
-        import timm
-        from timm.utils.model import reparameterize_model
-    except Exception as error:  # torchvision that does not fit torch raises anything
-        pytest.skip(f"timm cannot be imported: {error}")
-    torch.manual_seed(0)
-    model = timm.create_model(name, pretrained=False)
-    randomize(model)
-    model.eval()
-    path = tmp_path / "trained.onnx"
-    _export(model, path)
-    _export(reparameterize_model(model), tmp_path / "deploy.onnx")
-    deploy, _ = onnxsim.simplify(onnx.load(tmp_path / "deploy.onnx"))
-    result = optimized(path)
-    assert result.after.nodes <= sum(node.op_type != "Constant" for node in deploy.graph.node), result.report()
+        trained, deploy = published.forms(name)
+    except published.Unavailable as reason:
+        pytest.skip(str(reason))
+    result = optimized(trained)
+    nodes = onnx.load(deploy).graph.node
+    assert result.after.nodes <= sum(node.op_type != "Constant" for node in nodes), result.report()
     assert all(block.reason for block in result.blocks)
-
-
-def _export(model: Any, path: Path) -> None:
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(model, torch.randn(1, 3, 224, 224), str(path), opset_version=17, dynamo=False)

@@ -126,6 +126,21 @@ def test_bodies_keep_constants_of_one_name_apart() -> None:
     assert [[t.name for t in b.initializer] for b in bodies] == [["k"], ["k"]]
 
 
+def test_branches_that_use_the_same_names_come_into_one_graph() -> None:
+    bodies = """<then_branch = t () => (float[2] r) {{ [n] a = Neg({0}) [n_1] r = Relu(a) }},
+                else_branch = e () => (float[2] r) {{ [n] a = Abs({0}) [n_1] r = Exp(a) }}>"""
+    lines = [f"y{i} = If({'known' if i else 'c'}){bodies.format(f'x{i}')} x{i + 1} = Sin(y{i})" for i in range(3)]
+    proto = model(f"g (bool c, float[2] x0) => (float[2] x3) {{ {' '.join(lines)} }}", known=np.bool_(True))
+    result = fold(proto)
+    for flag in (True, False):
+        feeds = {"c": np.bool_(flag), "x0": floats(2)}
+        same(run(proto, **feeds), run(result.proto, **feeds))
+    graph = result.proto.graph
+    assert [n.op_type for n in graph.node] == ["If", "Sin", *["Neg", "Relu", "Sin"] * 2]
+    assert [n.name for n in graph.node if n.name] == ["n", "n_1", "n_2", "n_1_1"]
+    assert len({name for n in graph.node for name in n.output}) == 8
+
+
 def test_expressions_in_bodies() -> None:
     proto = model(
         """g (bool c, float[2] x) => (float[2] y) {

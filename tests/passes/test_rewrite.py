@@ -91,6 +91,20 @@ def test_a_decline_is_recorded_once_with_its_nodes() -> None:
     assert (found.status, found.reason, found.nodes) == ("declined", "not today", ("Neg -> 'b'", "Abs -> 'a'"))
 
 
+@pytest.mark.parametrize(("final", "tried"), [(False, [("b", "x"), ("x", "b")]), (True, [("b", "x")])])
+def test_a_final_decline_ends_the_search_at_a_root(final: bool, tried: list[tuple[str, str]]) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def never(match: Match) -> Replacement:
+        seen.append((match.p.name, match.q.name))
+        raise Decline("not today", final=final)
+
+    rule = make("y = Add(p, q)", "y = p", never, name="r")
+    proto = model("g (float[2] x, float[2] b) => (float[2] y) { y = Add(b, x) }")
+    (found,) = Pipeline(Rewrite(rule), max_iterations=1).run(proto, registry=Registry()).decisions
+    assert (found.reason, seen) == ("not today", tried)
+
+
 def test_a_near_match_is_recorded_with_its_line() -> None:
     rule = make("a = Exp(x)\nb = Neg(a)\ny = Relu(b)", "y = x", name="r")
     (found,) = Pipeline(Rewrite(rule)).run(model(TEXT), registry=Registry()).decisions

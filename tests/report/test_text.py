@@ -22,7 +22,7 @@ def result() -> sp.Result:
 
 
 def report(result: sp.Result, **changes: Any) -> list[str]:
-    return replace(result, **changes).report().splitlines()
+    return replace(result, **{"find_near_misses": list, **changes}).report().splitlines()
 
 
 def section(lines: list[str], title: str) -> list[str]:
@@ -59,7 +59,7 @@ def test_groups_what_was_applied(result: sp.Result) -> None:
         for n, error in enumerate((1e-7, 2e-6, None))
     ]
     decisions.append(Decision("b", "", "Conv 'x'", APPLIED, UNVERIFIED))
-    lines = report(result, decisions=decisions)
+    lines = report(result, decided=decisions)
     assert [line.split() for line in section(lines, "applied")] == [
         ["b", "3", "verified", "2e-06"],
         ["b", "1", "unverified"],
@@ -73,7 +73,7 @@ def test_names_what_was_undone(result: sp.Result) -> None:
         Decision("wrong", "", "Conv 'c'", UNDONE, REFUTED, reason="too far", metrics=metrics),
         Decision("late", "", "Add 'a'", CONFLICT, reason="tried again"),
     ]
-    lines = report(result, decisions=decisions)
+    lines = report(result, decided=decisions)
     wrong, late = section(lines, "undone")
     for part in ("wrong", "Conv 'c'", "refuted", "0.0125", "y7", "too far"):
         assert part in wrong
@@ -88,7 +88,7 @@ def test_lists_the_most_frequent_reasons(result: sp.Result) -> None:
         for reason in range(REASONS + 3)
         for n in range(reason + 1)
     ]
-    lines = report(result, decisions=decisions)
+    lines = report(result, decided=decisions)
     listed = section(lines, "declined")
     assert listed[0].split() == ["r", str(REASONS + 3), "reason", str(REASONS + 2), "Conv", f"'{REASONS + 2}0'"]
     assert "… and 3 more reasons (see the decisions)" in lines
@@ -159,12 +159,12 @@ def test_reasons_that_differ_in_names_and_shapes_are_one(result: sp.Result) -> N
         for n in range(4)
     ]
     declined.append(Decision("r", "", "Conv 'x'", DECLINED, reason="'only' is not constant"))
-    assert rows(report(result, decisions=declined), "declined") == [
+    assert rows(report(result, decided=declined), "declined") == [
         ["r", "4", "'…' is also used by Add '…' […]", "Conv '0'"],
         ["r", "1", "'only' is not constant", "Conv 'x'"],
     ]
 
 
 def test_brackets_are_no_markup(result: sp.Result) -> None:
-    lines = report(result, decisions=[Decision("r", "", "Reshape 'x'", DECLINED, reason="the target [B, S] is open")])
+    lines = report(result, decided=[Decision("r", "", "Reshape 'x'", DECLINED, reason="the target [B, S] is open")])
     assert rows(lines, "declined")[0][2] == "the target [B, S] is open"

@@ -18,6 +18,7 @@ from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.matcher import Matcher, Miss
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Function, Rule
+from surgeon_passes.rules.screen import operand_kinds
 from surgeon_passes.rules.syntax import parse_pattern
 
 
@@ -45,10 +46,19 @@ class Ground:
 
     def matches(self, pattern: str, output: str = "y", path: str = "") -> list[dict[str, Any]]:
         """Every match with its root at the node that makes ``output``, as names bound to names."""
-        return [self.names(m) for m in self.matcher(pattern).matches(self.node(output, path))]
+        matcher, root = self.matcher(pattern), self.node(output, path)
+        found = [self.names(m) for m in matcher.matches(root)]
+        assert not found or self.may_match(matcher, root)
+        return found
 
     def match(self, pattern: str, output: str = "y", path: str = "") -> Match | None:
         return next(self.matcher(pattern).matches(self.node(output, path)), None)
+
+    def may_match(self, matcher: Matcher, root: gs.Node) -> bool:
+        """Whether both steps that rule roots out let this one through."""
+        view = self.index.view(root)
+        looks_right = matcher.facts.root_operands.fit(view.op, operand_kinds(view, self.index))
+        return looks_right and matcher.may_match(root)
 
     def miss(self, pattern: str, output: str = "y", path: str = "") -> Miss:
         matcher = self.matcher(pattern)

@@ -1,0 +1,380 @@
+"""What must hold around a root for a pattern to fit there, compiled once from the pattern.
+
+Most places are ruled out by who makes an operand, some nodes up. That is asked in two steps, neither of which binds anything
+or rules out what the matcher would match: :class:`RootOperands` by the operators next to the root, the same answer for all
+places that look alike; :func:`screen_of` at one place, as far up as the pattern goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import permutations
+from typing import TypeAlias
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from surgeon_passes.index import GraphIndex
+from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.traits import COMMUTATIVE
+from surgeon_passes.ops.view import CallerAttribute, NodeView
+from surgeon_passes.rules import flat
+from surgeon_passes.rules.goals import MAX_PERMUTED, is_rest
+from surgeon_passes.rules.literals import equals
+from surgeon_passes.rules.match import Context
+from surgeon_passes.rules.pattern import (
+    Alternatives,
+    Call,
+    Definition,
+    Flat,
+    Literal,
+    NameRef,
+    Pattern,
+    Template,
+    TemplateUse,
+    Value,
+)
+
+NodeScreen: TypeAlias = Callable[[gs.Node, Context], bool]
+OperandsScreen: TypeAlias = Callable[[NodeView, Context], bool]
+OperandScreen: TypeAlias = Callable[["gs.Tensor | None", Context], bool]
+
+
+MISSING, INPUT, CONSTANT = "missing", "input", "constant"
+"""What an operand is where no node makes it."""
+
+
+def operand_kinds(view: NodeView, index: GraphIndex) -> tuple[str, ...]:
+    """Of each operand: the operator that makes it (with its domain, where it has one), or what else it is."""
+    return tuple([_kind(tensor, index) for tensor in view.inputs])
+
+
+def _kind(tensor: gs.Tensor | None, index: GraphIndex) -> str:
+    if tensor is None:
+        return MISSING
+    node = index.producer(tensor)
+    if node is None:
+        return CONSTANT if isinstance(tensor, gs.Constant) else INPUT
+    domain = domain_of(node.domain)
+    return f"{domain}.{node.op}" if domain else str(node.op)
+
+
+class RootOperands:
+    """What the operands of a pattern's root may be."""
+
+    def __init__(self, pattern: Pattern, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        root = pattern.root.value
+        options = root.options if isinstance(root, Alternatives) else (root,)
+        calls = [option for option in options if isinstance(option, Call)]
+        self._is_open = len(calls) < len(options)
+        self._calls = [
+            (
+                frozenset(op.name for op in call.ops),
+                [self._kinds(a) for a in call.args if not is_rest(a)],
+                any(map(is_rest, call.args)),
+            )
+            for call in calls
+        ]
+
+    def fit(self, op: str, kinds: Sequence[str]) -> bool:
+        """Whether a root ``op`` with such operands can match; always for a pattern whose root may be no call."""
+        return self._is_open or any(
+            op in names and _fit(op, kinds, accepted, has_rest) for names, accepted, has_rest in self._calls
+        )
+
+    def _kinds(self, value: Value | TemplateUse) -> _Kinds:
+        if isinstance(value, Call):
+            return _Kinds(frozenset(f"{op.domain}.{op.name}" if op.domain else op.name for op in value.ops))
+        if isinstance(value, Flat):
+            return _Kinds(flat.OPERATORS[value.kind])
+        if isinstance(value, Alternatives):
+            options = [self._kinds(option) for option in value.options]
+            return _Kinds(frozenset[str]().union(*(o.named for o in options)), any(o.is_made for o in options))
+        if isinstance(value, Literal):
+            return _Kinds(frozenset({MISSING} if value.value == "" else {CONSTANT}), value.value != "")
+        assert isinstance(value, NameRef)
+        return self._name_kinds(value)
+
+    def _name_kinds(self, ref: NameRef) -> _Kinds:
+        missing = {MISSING} if ref.optional else set()
+        definition = self._definitions.get(ref.name)
+        if definition is not None:
+            inner = self._kinds(definition.value)
+            return _Kinds(inner.named | missing, inner.is_made)
+        held = {CONSTANT} if ref.kind == "const" else {CONSTANT, INPUT}
+        return _Kinds(frozenset(held | missing), True)
+
+
+def _fit(op: str, kinds: Sequence[str], accepted: Sequence[_Kinds], has_rest: bool) -> bool:
+    if len(kinds) < len(accepted) if has_rest else len(kinds) > len(accepted):
+        return False
+    given = (*kinds, *[MISSING] * (len(accepted) - len(kinds)))
+    if has_rest or op not in COMMUTATIVE:
+        return _each(given, accepted)
+    return len(given) > MAX_PERMUTED or any(_each(order, accepted) for order in permutations(given))
+
+
+def _each(kinds: Iterable[str], accepted: Iterable[_Kinds]) -> bool:
+    return all(kind in kinds_of_one for kind, kinds_of_one in zip(kinds, accepted, strict=False))
+
+
+class _Kinds:
+    """A set of kinds of operands; ``is_made``: what any node makes is in it (its value may be known)."""
+
+    def __init__(self, named: frozenset[str], is_made: bool = False) -> None:
+        self.named = named
+        self.is_made = is_made
+
+    def __contains__(self, kind: str) -> bool:
+        return kind in self.named or (self.is_made and kind not in (MISSING, INPUT, CONSTANT))
+
+
+def definitions_of(pattern: Pattern) -> dict[str, Definition]:
+    """The definition of each result that has a name."""
+    return {name.name: d for d in pattern.definitions for name in d.outputs if name.name}
+
+
+def screen_of(pattern: Pattern) -> NodeScreen:
+    """Whether the pattern may fit with its root at a node."""
+    return _Compiler(pattern).root()
+
+
+class _Compiler:
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.definitions = definitions_of(pattern)
+        self.screens: dict[str, OperandScreen | None] = {}
+
+    def root(self) -> NodeScreen:
+        value = self.pattern.root.value
+        if isinstance(value, Call):
+            return self.call(value)
+        if isinstance(value, Flat):
+            return self.flat(value, is_root=True)
+        operand = self.operand(value)
+        if operand is None:
+            return lambda node, context: True
+        return lambda node, context: operand(node.outputs[0], context)
+
+    # --- operands ----------------------------------------------------------------------------------------------------
+
+    def operand(self, value: Value) -> OperandScreen | None:
+        """None where anything fits, a missing operand too."""
+        if isinstance(value, Alternatives):
+            return _any_of([self.operand(option) for option in value.options])
+        if isinstance(value, Literal):
+            return _literal(value)
+        if isinstance(value, NameRef):
+            return self.name(value)
+        if isinstance(value, Call):
+            return _made(frozenset(op.name for op in value.ops), self.call(value))
+        return _made(flat.OPERATORS[value.kind], self.flat(value, is_root=False))
+
+    def name(self, ref: NameRef) -> OperandScreen | None:
+        definition = self.definitions.get(ref.name)
+        if definition is None:
+            return _bare(ref)
+        if ref.name not in self.screens:
+            self.screens[ref.name] = self.operand(definition.value)
+        made = self.screens[ref.name]
+        if made is None or not ref.optional:
+            return made
+        return lambda tensor, context: tensor is None or made(tensor, context)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def call(self, call: Call) -> NodeScreen:
+        operators = {(op.domain, op.name) for op in call.ops}
+        is_standard = all(op.domain == "" for op in call.ops)
+        names = {op.name for op in call.ops}
+        attributes = [(a.name, a.value.value) for a in call.attrs if isinstance(a.value, Literal) and a.name != "axis"]
+        operands = self.operands(call)
+
+        def fits(node: gs.Node, context: Context) -> bool:
+            if node.op not in names or (
+                (node.domain or not is_standard) and (domain_of(node.domain), node.op) not in operators
+            ):
+                return False
+            view = context.index.view(node)
+            if not view.regular or not operands(view, context):
+                return False
+            return not attributes or all(_has_attribute(view, name, wanted) for name, wanted in attributes)
+
+        return fits
+
+    def operands(self, call: Call) -> OperandsScreen:
+        args = call.args
+        has_rest = bool(args) and is_rest(args[-1])
+        screens = [self.operand(arg) for arg in (args[:-1] if has_rest else args)]
+        number = len(screens)
+        in_place = _in_place(screens)
+        commutes = not has_rest and 1 < number <= MAX_PERMUTED
+        in_any_order = _in_any_order(screens) if commutes else in_place
+
+        def fits(view: NodeView, context: Context) -> bool:
+            found = len(view.inputs)
+            if found < number if has_rest else found > number:
+                return False
+            if commutes and view.op in COMMUTATIVE and view.domain == "":
+                return in_any_order(view, context)
+            return in_place(view, context)
+
+        return fits
+
+    # --- sums and products -------------------------------------------------------------------------------------------
+
+    def flat(self, value: Flat, is_root: bool) -> NodeScreen:
+        operators = flat.OPERATORS[value.kind]
+        if len(value.args) == 1 and isinstance(value.args[0], TemplateUse):
+            template = self.template(self.pattern.templates[value.args[0].template])
+            fits, limit = template, None
+        else:
+            fixed = [a for a in value.args if not isinstance(a, (TemplateUse, NameRef)) or _is_single(a)]
+            is_open = is_root or len(fixed) < len(value.args)
+            fits, limit = self.leaves([a for a in fixed if not isinstance(a, TemplateUse)], is_open)
+
+        def screen(node: gs.Node, context: Context) -> bool:
+            if node.op not in operators or (is_root and flat.is_inner(node, value.kind, context.index)):
+                return False
+            tree = context.tree(node, value.kind, limit)
+            return tree is not None and fits(tree.leaves, context)
+
+        return screen
+
+    def leaves(
+        self, fixed: Sequence[Value], is_open: bool
+    ) -> tuple[Callable[[tuple[gs.Tensor, ...], Context], bool], int | None]:
+        number = len(fixed)
+        screens = [s for s in (self.operand(arg) for arg in fixed) if s is not None]
+
+        def fits(leaves: tuple[gs.Tensor, ...], context: Context) -> bool:
+            if len(leaves) < number or (len(leaves) > number and not is_open):
+                return False
+            return all(any(screen(leaf, context) for leaf in leaves) for screen in screens)
+
+        return fits, None if is_open else number
+
+    def template(self, template: Template) -> Callable[[tuple[gs.Tensor, ...], Context], bool]:
+        """Two leaves, one of which is more than the bare parameter."""
+        options = [self.operand(o) for o in template.options if not isinstance(o, NameRef)]
+        more = _any_of(options)
+
+        def fits(leaves: tuple[gs.Tensor, ...], context: Context) -> bool:
+            if len(leaves) < 2:
+                return False
+            single = (leaf for leaf in leaves if context.index.edge_count(leaf) == 1)
+            return bool(options) and any(more is None or more(leaf, context) for leaf in single)
+
+        return fits
+
+
+def _in_place(screens: Sequence[OperandScreen | None]) -> OperandsScreen:
+    asked = [(position, screen) for position, screen in enumerate(screens) if screen is not None]
+    if not asked:
+        return lambda view, context: True
+    if len(asked) == 1:
+        ((only, its_screen),) = asked
+        return lambda view, context: its_screen(view.input(only), context)
+
+    if len(asked) == 2:  # most calls: all() over a generator takes twice as long
+        (one, its), (other, others) = asked
+        return lambda view, context: its(view.input(one), context) and others(view.input(other), context)
+    return lambda view, context: all(screen(view.input(position), context) for position, screen in asked)
+
+
+def _in_any_order(screens: Sequence[OperandScreen | None]) -> OperandsScreen:
+    asked = [(position, screen) for position, screen in enumerate(screens) if screen is not None]
+    if not asked:
+        return lambda view, context: True
+    if len(asked) == 1:
+        ((_, its_screen),) = asked
+
+        def one(view: NodeView, context: Context) -> bool:
+            given = view.inputs
+            for tensor in given:
+                if its_screen(tensor, context):
+                    return True
+            return len(given) < len(screens) and its_screen(None, context)
+
+        return one
+
+    def fits(view: NodeView, context: Context) -> bool:
+        given = view.inputs + (None,) * (len(screens) - len(view.inputs))
+        for order in permutations(given):
+            for position, screen in asked:
+                if not screen(order[position], context):
+                    break
+            else:
+                return True
+        return False
+
+    return fits
+
+
+def _is_single(value: Value | TemplateUse) -> bool:
+    return isinstance(value, NameRef) and not value.variadic
+
+
+def _any_of(screens: Iterable[OperandScreen | None]) -> OperandScreen | None:
+    asked: list[OperandScreen] = []
+    for screen in screens:
+        if screen is None:
+            return None
+        asked.append(screen)
+    if len(asked) == 1:
+        return asked[0]
+    if len(asked) == 2:
+        one, other = asked
+        return lambda tensor, context: one(tensor, context) or other(tensor, context)
+    return lambda tensor, context: any(screen(tensor, context) for screen in asked)
+
+
+def _made(operators: frozenset[str], screen: NodeScreen) -> OperandScreen:
+    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
+        node = None if tensor is None else context.index.producer(tensor)
+        return node is not None and node.op in operators and screen(node, context)
+
+    return fits
+
+
+def _bare(ref: NameRef) -> OperandScreen | None:
+    if ref.kind == "any":
+        return None if ref.optional else lambda tensor, context: tensor is not None
+    holds = {"const": _may_be_constant, "partial": _may_be_partial, "unshared": _is_unshared}[ref.kind]
+    return lambda tensor, context: ref.optional if tensor is None else holds(tensor, context)
+
+
+def _is_unshared(tensor: gs.Tensor, context: Context) -> bool:
+    return context.index.edge_count(tensor) == 1
+
+
+def _may_be_partial(tensor: gs.Tensor, context: Context) -> bool:
+    return isinstance(tensor, gs.Constant) or context.value(tensor) is not None
+
+
+def _may_be_constant(tensor: gs.Tensor, context: Context) -> bool:
+    """Without reading weights: a screen is asked far more often than they are needed."""
+    return isinstance(tensor, gs.Constant) or isinstance(context.value(tensor), np.ndarray)
+
+
+def _literal(literal: Literal) -> OperandScreen:
+    is_list = isinstance(literal.value, tuple)
+
+    def fits(tensor: gs.Tensor | None, context: Context) -> bool:
+        if literal.value == "" or tensor is None:
+            return literal.value == "" and tensor is None
+        if not is_list and isinstance(tensor, gs.Constant) and math.prod(tensor.shape) != 1:
+            return False
+        value = context.value(tensor)
+        return isinstance(value, np.ndarray) and equals(literal.value, value)
+
+    return fits
+
+
+def _has_attribute(view: NodeView, name: str, wanted: object) -> bool:
+    try:
+        return equals(wanted, view.attr(name))
+    except CallerAttribute:
+        return True  # left to the matcher
