@@ -32,6 +32,9 @@ from surgeon_passes.values.dims import never_equal
 if TYPE_CHECKING:
     from surgeon_passes.pipeline import Pipeline
 
+Feeds = dict[str, Any]
+"""Values by the name of an input or output."""
+
 MAX_GUILTY = 8
 """Rewrites that the end check may find guilty, one by one, before it gives up."""
 
@@ -80,6 +83,7 @@ class Run:
         self.original, self.weights = (model.proto, model.weights) if model.proto is not None else export_light(model)
         self.prepared = self.original
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
+        self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
 
     def result(self) -> Result:
         began = time.perf_counter()
@@ -162,15 +166,17 @@ class Run:
         return draft
 
     def compare(self, proto: onnx.ModelProto, weights: Weights | None = None) -> Any:
-        """The end check of ``proto`` against the original; ``weights`` finds what it refers to."""
+        """The end check of ``proto`` against the original, which is run once for all checks; ``weights`` finds what it
+        refers to."""
         from surgeon_passes.runtime import RuntimeFailure
         from surgeon_passes.verify import EndCheck, end_check
 
         try:
-            feeds = self.feeds()
+            feeds, expected = self.feeds()
         except RuntimeFailure as failure:
             return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
-        return end_check((self.original, self.weights), (proto, weights or self.weights), feeds, self.verify.tolerances)
+        files = (self.original, self.weights), (proto, weights or self.weights)
+        return end_check(*files, feeds, self.verify.tolerances, expected)
 
     # --- one run -----------------------------------------------------------------------------------------------------
 
@@ -235,8 +241,8 @@ class Run:
             return
         from surgeon_passes.verify import Activations, check
 
-        feeds = self.feeds() if self.verify.data is not None else None
-        held = Activations((self.prepared, self.weights), feeds, self.sizes() or None, self.verify.seed)
+        feeds = self.feeds()[0] if self.verify.data is not None else None
+        held = Activations((self.prepared, self.weights), feeds, lambda: self.feeds()[0])
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -245,29 +251,28 @@ class Run:
 
     # --- the end check -----------------------------------------------------------------------------------------------
 
-    def sizes(self) -> dict[str, list[int]]:
-        """Full shapes that were asked for, by input: the end check runs at them."""
-        found = {}
-        for name, wanted in self.shapes.items():
-            if not isinstance(wanted, Mapping):
-                found[name] = list(wanted)
-        return found
+    def feeds(self) -> tuple[list[Feeds], list[Feeds] | None]:
+        """Feeds, and what the original gives on them where it has been run. Raises RuntimeFailure, UsageError."""
+        if self._feeds is None:
+            from surgeon_passes.verify import generate_samples, load_data
 
-    def feeds(self) -> list[dict[str, Any]]:
-        from surgeon_passes.verify import generate_feeds, load_data
+            model = (self.original, self.weights)
+            if self.verify.data is not None:
+                self._feeds = load_data(self.verify.data, model), None
+            else:
+                samples = generate_samples(model, self.input_shapes(), self.verify.seed)
+                self._feeds = [s.feeds for s in samples], [s.outputs for s in samples]
+        return self._feeds
 
-        if self.verify.data is not None:
-            return load_data(self.verify.data, (self.original, self.weights))
-        return generate_feeds(self.specialized(), None, self.verify.seed)
-
-    def specialized(self) -> tuple[onnx.ModelProto, Weights]:
-        """The original with the inputs' dims as the result has them, so that feeds fit both."""
+    def input_shapes(self) -> dict[str, list[Any]]:
+        """The inputs' dims as the result has them, so that feeds fit both."""
         if not self.shapes:
-            return self.original, self.weights
-        model = import_model(self.original, self.source, self.weights)
-        state = State(model, Registry(), replace(self.verify, mode="off"))
+            return {}
+        bare = onnx.ModelProto(ir_version=self.original.ir_version, opset_import=self.original.opset_import)
+        bare.graph.input.extend(self.original.graph.input)
+        state = State(import_model(bare, self.source), Registry(), replace(self.verify, mode="off"))
         Specialize(self.shapes).run(state)
-        return export_light(model)
+        return {str(t.name): list(t.shape) for t in state.graph.inputs if isinstance(t.shape, (list, tuple))}
 
     def end_check(self, outcome: _Outcome) -> Any:
         if self.verify.mode == "off" or not self.verify.end_check:

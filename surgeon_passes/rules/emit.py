@@ -268,8 +268,10 @@ class Emitter:
             finite = np.isfinite(exact)
             if not np.array_equal(np.isfinite(rounded), finite):
                 raise Decline(f"'{new.name}' overflows {wanted}")
-            most = max(most, np.abs(exact[finite]).max(initial=0.0))
-            lost = max(lost, np.abs(np.abs(exact[finite]) - np.abs(rounded[finite])).max(initial=0.0))
+            pair = (np.abs(exact), np.abs(rounded))
+            before, after = pair if finite.all() else (size[finite] for size in pair)
+            most = max(most, before.max(initial=0.0))
+            lost = max(lost, np.abs(before - after).max(initial=0.0))
         if lost > UNDERFLOW * most:
             raise Decline(f"'{new.name}' is too small for {wanted}")
         return cast

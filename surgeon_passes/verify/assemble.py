@@ -16,7 +16,7 @@ from surgeon_passes.model.nested import bodies
 from surgeon_passes.region import NodeImage, TensorType, Types
 from surgeon_passes.runtime import Array, external_stub
 from surgeon_passes.verify.bounds import HALF, elem_type
-from surgeon_passes.verify.sides import Sides, Unfit, captured, inner_nodes
+from surgeon_passes.verify.sides import Sides, Unfit, captured, inner_nodes, loop_counts
 
 _EXTERNAL_BYTES = 1 << 16
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
@@ -42,6 +42,8 @@ class Piece:
     """names of the values to compare, before and after"""
     casts: list[int] = field(default_factory=list)
     """per output the type to which it is cast because numpy lacks its own, or 0"""
+    trips: dict[str, Array] = field(default_factory=dict)
+    """trip counts of loops, by the names under which they are fed: not every run needs all turns"""
 
     @property
     def prefix(self) -> str:
@@ -72,6 +74,8 @@ def piece_of(number: int, sides: Sides, wide: bool, types: Types) -> Piece:
         piece.casts.append(cast)
         first = _output_name(piece, sides.names[0][id(before)], "b", place)
         piece.outputs.append((first, _output_name(piece, sides.names[1][id(after)], "a", place)))
+    counts = loop_counts(sides)
+    piece.trips = {f"{piece.prefix}k{n}": array_of(c) for n, c in enumerate(sides.constants) if id(c) in counts}
     return piece
 
 
@@ -161,7 +165,9 @@ def _add_boundary(piece: Piece, made: Assembly, fed_constants: bool) -> None:
     for position, constant in enumerate(piece.sides.constants):
         name = f"{piece.prefix}k{position}"
         dtype = elem_type(constant)
-        if fed_constants and dtype in _FED:
+        if name in piece.trips:
+            graph.input.append(helper.make_tensor_value_info(name, dtype, list(constant.shape)))
+        elif fed_constants and dtype in _FED:
             fed = TensorProto.FLOAT if piece.wide and dtype in HALF else dtype
             graph.input.append(helper.make_tensor_value_info(name, fed, list(constant.shape)))
         else:

@@ -76,6 +76,16 @@ def captured(node: gs.Node) -> list[gs.Tensor]:
     return [t for key, t in read.items() if key not in made]
 
 
+def loop_counts(sides: Sides) -> set[int]:
+    """Ids of the constants that are trip counts and nothing else, where the region is loops alone."""
+    loops = list(sides.images())
+    if any(image.node.op != "Loop" or image.node.domain for image in loops):
+        return set()
+    counts = {id(i.inputs[0]) for i in loops if i.inputs and isinstance(i.inputs[0], gs.Constant)}
+    read = {id(t) for i in loops for t in (*i.inputs[1:], *captured(i.node))}
+    return counts - read - {id(t) for pair in sides.region.outputs for t in pair}
+
+
 def sides_of(region: Region, types: Types) -> Sides:
     """Cut ``region`` free. Raises Unfit where it cannot stand alone."""
     sides = Sides(region)
