@@ -12,7 +12,7 @@ import numpy as np
 from surgeon_passes import Decline, Operand
 
 from ._affine_branch import AffineBranch, explicit_pads, pointwise
-from ._arrays import batch_norm, channel_vector, finite
+from ._arrays import Floats, batch_norm, channel_vector, finite
 from ._compose import compose, composed_cost
 
 
@@ -87,10 +87,23 @@ def sizes_of(x: Operand | None) -> tuple[Any, ...] | None:
 
 def convolution(y: Operand) -> AffineBranch:
     """The Conv that makes ``y``. Raises Decline where a weight is not constant or not finite."""
-    x, w, b = y.operand(0), y.operand(1), y.operand(2)
+    w, b = y.operand(1), y.operand(2)
     assert w is not None
     weight = finite(w)
-    bias = np.zeros(weight.shape[0]) if b is None else finite(b)
+    return _convolution(y, weight, np.zeros(weight.shape[0]) if b is None else finite(b))
+
+
+def outline(y: Operand) -> AffineBranch:
+    """The Conv that makes ``y``, with zeros that take no memory for its weight. Raises Decline where that is empty."""
+    weight = y.operand(1)
+    assert weight is not None
+    shape = weight.value.shape
+    if not prod(shape):
+        raise Decline(f"'{weight.name}' holds no elements")
+    return _convolution(y, np.broadcast_to(np.float64(0), shape), np.broadcast_to(np.float64(0), shape[:1]))
+
+
+def _convolution(y: Operand, weight: Floats, bias: Floats) -> AffineBranch:
     branch = AffineBranch(
         weight,
         bias,
@@ -99,7 +112,7 @@ def convolution(y: Operand) -> AffineBranch:
         tuple(y.attr("dilations")),
         int(y.attr("group")),
     )
-    return explicit_pads(branch, str(y.attr("auto_pad")), sizes_of(x))
+    return explicit_pads(branch, str(y.attr("auto_pad")), sizes_of(y.operand(0)))
 
 
 def average(y: Operand, channels: int) -> AffineBranch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
 from ._arrays import channel_vector, finite
-from ._branch_steps import convolution
+from ._branch_steps import convolution, outline
 from ._compose import compose, composed_cost
 from ._layers import gemm_bias, gemm_weight
 
@@ -61,10 +61,10 @@ def compose_convolutions(m: Match) -> Replacement:
                 y = Conv<kernel_shape = [1, 2], strides = [1, 1], dilations = [1, 1], group = 1, pads = [0, 0, 0, 0]>(x, w, b)
             }
     """
-    first, second = convolution(m.c), convolution(m.y)
+    first, second = outline(m.c), outline(m.y)
     _require_no_dearer(composed_cost(first, second), first.cost + second.cost)
     _require_own(m.w, m.v)
-    result = compose(first, second)
+    result = compose(convolution(m.c), convolution(m.y))
     has_bias = m.b is not None or m.d is not None
     return Replacement(W=result.kernel, B=result.bias if has_bias else None, geometry=result.attributes())
 

@@ -94,6 +94,8 @@ class GraphIndex:
         self._input_of: dict[int, Scope] = {}
         self._removed_with: dict[int, list[gs.Node]] = {}
         self._views: dict[int, NodeView] = {}
+        self.version = 0
+        """a number that changes whenever the graph does"""
         main = Scope(graph, "", opsets=_opsets(graph))
         self._add_scopes([main, *self._function_scopes(graph)])
 
@@ -124,6 +126,7 @@ class GraphIndex:
             self._outputs[id(tensor)] = self._outputs.get(id(tensor), 0) + 1
 
     def _register(self, node: gs.Node, scope: Scope, position: Position) -> list[Scope]:
+        self.version += 1
         record = _Record(node, scope, position)
         self._changed[id(scope)] = scope
         self._records[id(node)] = record
@@ -285,6 +288,7 @@ class GraphIndex:
 
     def remove_node(self, node: gs.Node) -> None:
         """Take a node out, with the bodies it holds. Its own lists keep what they held, so it can come back."""
+        self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         members = self.with_bodies(node)
         self._removed_with[id(node)] = members
@@ -299,6 +303,7 @@ class GraphIndex:
 
     def restore_node(self, node: gs.Node) -> None:
         """Undo :meth:`remove_node`; what had gone from its bodies before stays out."""
+        self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         members = self._removed_with.pop(id(node))
         for member in members:
@@ -311,6 +316,7 @@ class GraphIndex:
 
     def set_input(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
         """``node.inputs[position] = tensor``."""
+        self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         self._drop_edge(node.inputs[position], node)
         list.__setitem__(node.inputs, position, tensor)
@@ -319,6 +325,7 @@ class GraphIndex:
 
     def set_output(self, node: gs.Node, position: int, tensor: gs.Tensor) -> None:
         """``node.outputs[position] = tensor``; the old tensor loses its producer."""
+        self.version += 1
         old = node.outputs[position]
         if self._producer.get(id(old)) is node:
             del self._producer[id(old)]
@@ -328,6 +335,7 @@ class GraphIndex:
 
     def set_graph_output(self, scope: Scope, position: int, tensor: gs.Tensor) -> None:
         """``scope.graph.outputs[position] = tensor``."""
+        self.version += 1
         old = scope.graph.outputs[position]
         self._outputs[id(old)] -= 1
         scope.graph.outputs[position] = tensor

@@ -13,8 +13,8 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
-from surgeon_passes.model import Model, export_model, import_model
-from surgeon_passes.model.files import read_proto
+from surgeon_passes.model import Model, export_light, import_model
+from surgeon_passes.model.files import read_model
 from surgeon_passes.model.graphs import model_of_graph, put_back
 from surgeon_passes.passes import (
     PASSES,
@@ -157,14 +157,18 @@ def load(source: Source) -> Model:
 
 def _load(source: str | os.PathLike[str] | onnx.ModelProto | gs.Graph) -> Model:
     if isinstance(source, gs.Graph):
-        return import_model(export_model(model_of_graph(source)), source.name or "the graph")
+        proto, weights = export_light(model_of_graph(source))
+        return import_model(proto, source.name or "the graph", weights)
     if isinstance(source, onnx.ModelProto):
         from surgeon_passes.model.files import check_proto
 
         check_proto(source, "the model")
         return import_model(source)
     path = os.fspath(source)
-    return import_model(read_proto(path), path, os.path.dirname(os.path.abspath(path)))
+    proto, weights = read_model(path)
+    model = import_model(proto, path, weights)
+    model.is_ours = True
+    return model
 
 
 def default_passes(

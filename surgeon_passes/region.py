@@ -29,6 +29,8 @@ class Exactness(Enum):
 class Dim(Protocol):
     """A symbolic dim: an integer polynomial over named dims."""
 
+    def __hash__(self) -> int: ...
+
     def symbols(self) -> frozenset[str]: ...
 
     def evaluate(self, sizes: Mapping[str, int]) -> int: ...
@@ -51,7 +53,7 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
-        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+        return self.shape is not None and all([isinstance(d, int) for d in self.shape])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,9 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import REFUTED, UNDONE, VERIFIED, Decision
 from surgeon_passes.model.export import export_model
 from surgeon_passes.model.extras import Model
-from surgeon_passes.model.files import write_proto
+from surgeon_passes.model.files import with_weights, write_proto
 from surgeon_passes.model.nested import bodies
+from surgeon_passes.model.weights import Weights
 from surgeon_passes.ops.schema import STANDARD
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.blocks import Block
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Result:
-    """``proto`` is the optimised ModelProto (external data still in ``folder``), ``model`` its graph."""
+    """``proto`` is the optimised ModelProto (external data still in ``folder``), ``model`` its graph.
+
+    ``light`` is the same with references in the place of large weights, which ``weights`` finds.
+    """
 
     model: Model
-    proto: onnx.ModelProto
+    light: onnx.ModelProto
+    weights: Weights
     decided: list[Decision]
     """what was applied, undone, or declined by a rule's function"""
     notes: list[str]
@@ -45,7 +50,7 @@ class Result:
     seconds: float
     source: str
     original: onnx.ModelProto | None = None
-    folder: str = ""
+    """what the model was; the large weights of a large file stay in it, as external data of itself"""
     external: bool = False
     shapes: Mapping[str, Any] = field(default_factory=dict)
     settings: Sequence[str] = ()
@@ -65,6 +70,16 @@ class Result:
     @property
     def graph(self) -> gs.Graph:
         return self.model.graph
+
+    @property
+    def folder(self) -> str:
+        """Where the model's external data lies."""
+        return self.weights.folder
+
+    @cached_property
+    def proto(self) -> onnx.ModelProto:
+        """The optimised model, made when it is first asked for, weights and all: :meth:`save` needs less memory."""
+        return with_weights(self.light, self.weights, self.external)
 
     @cached_property
     def checker_error(self) -> str:
@@ -105,7 +120,7 @@ class Result:
     def dynamic_items(self) -> list[str]:
         """Tensors whose shape is not known in full, Shape and Size nodes among them."""
         found = []
-        todo = [self.proto.graph]
+        todo = [self.light.graph]
         while todo:
             graph = todo.pop()
             info = {v.name: v for v in (*graph.value_info, *graph.output)}
@@ -167,7 +182,7 @@ class Result:
 
         Raises ModelError where the place cannot be written; nothing is left half-written.
         """
-        write_proto(self.proto, path, self.folder, self.external)
+        write_proto(self.light, path, self.weights, self.external)
 
 
 def _is_known(domain: str) -> bool:

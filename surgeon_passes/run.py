@@ -14,7 +14,8 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.blocks import find_blocks
 from surgeon_passes.decisions import Decision
 from surgeon_passes.dynamics import find_dynamic
-from surgeon_passes.model import Model, export_model, import_model
+from surgeon_passes.model import Model, Weights, export_light, import_model
+from surgeon_passes.model.files import with_weights
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
@@ -30,6 +31,9 @@ from surgeon_passes.values.dims import never_equal
 
 if TYPE_CHECKING:
     from surgeon_passes.pipeline import Pipeline
+
+Feeds = dict[str, Any]
+"""Values by the name of an input or output."""
 
 MAX_GUILTY = 8
 """Rewrites that the end check may find guilty, one by one, before it gives up."""
@@ -49,7 +53,7 @@ class _Outcome:
     state: State
     iterations: int
     converged: bool
-    final: onnx.ModelProto
+    final: tuple[onnx.ModelProto, Weights]
 
 
 class Run:
@@ -72,13 +76,14 @@ class Run:
         self.observers = observers
         self.progress = progress
         self.source = model.source
-        self.folder = model.folder
         self.external = model.external
+        self.is_ours = model.is_ours
         self.model: Model | None = model
         self.before = count(model.graph)
-        self.original = model.proto if model.proto is not None else export_model(model)
+        self.original, self.weights = (model.proto, model.weights) if model.proto is not None else export_light(model)
         self.prepared = self.original
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
+        self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
 
     def result(self) -> Result:
         began = time.perf_counter()
@@ -97,9 +102,13 @@ class Run:
             decision.status, decision.verdict = "undone", "refuted"
             decision.reason = f"the end check failed with it: {why.reason}"
             outcome.state.decisions.append(decision)
+        light, weights = outcome.final
+        if not self.is_ours:  # what a caller holds it may change
+            light = with_weights(light, weights, self.external)
         return Result(
             model=outcome.state.model,
-            proto=outcome.final,
+            light=light,
+            weights=weights,
             decided=[*draft.decisions, *outcome.state.decisions],
             notes=[*draft.notes, *outcome.state.notes],
             settings=outcome.state.settings,
@@ -112,23 +121,20 @@ class Run:
             seconds=time.perf_counter() - began,
             source=self.source,
             original=self.original,
-            folder=self.folder,
             external=self.external,
             shapes=self.shapes,
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
             blocks=self.blocks(outcome.state),
-            find_near_misses=partial(self.near_misses, outcome.final),
+            find_near_misses=partial(self.near_misses, light, weights),
         )
 
     def blocks(self, state: State) -> tuple[Block, ...]:
         rules = [*self.registry, *(r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules)]
         return find_blocks(state.context, state.decisions, rules)
 
-    def near_misses(self, final: onnx.ModelProto) -> list[Decision]:
+    def near_misses(self, final: onnx.ModelProto, weights: Weights) -> list[Decision]:
         """Where the pipeline's rules come close in the result. It is imported anew: its graph is the caller's by now."""
-        state = State(
-            import_model(final, self.source, self.folder), self.registry, Verify("off"), skip=self.switches.skip
-        )
+        state = State(import_model(final, self.source, weights), self.registry, Verify("off"), skip=self.switches.skip)
         steps = [step for step in self.pipeline.passes if isinstance(step, Rewrite)]
         rules = {rule.name: rule for step in steps for rule in step.chosen(state)}
         return list(near_misses(rules.values(), state.index.nodes(), state.context))
@@ -159,16 +165,18 @@ class Run:
             self.prepared, self.model = draft.proto, None
         return draft
 
-    def compare(self, proto: onnx.ModelProto) -> Any:
-        """The end check of ``proto`` against the original."""
+    def compare(self, proto: onnx.ModelProto, weights: Weights | None = None) -> Any:
+        """The end check of ``proto`` against the original, which is run once for all checks; ``weights`` finds what it
+        refers to."""
         from surgeon_passes.runtime import RuntimeFailure
         from surgeon_passes.verify import EndCheck, end_check
 
         try:
-            feeds = self.feeds()
+            feeds, expected = self.feeds()
         except RuntimeFailure as failure:
             return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
-        return end_check((self.original, self.folder), (proto, self.folder), feeds, self.verify.tolerances)
+        files = (self.original, self.weights), (proto, weights or self.weights)
+        return end_check(*files, feeds, self.verify.tolerances, expected)
 
     # --- one run -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +185,7 @@ class Run:
         if self.model is not None:
             model, self.model = self.model, None
             return model
-        return import_model(self.prepared, self.source, self.folder)
+        return import_model(self.prepared, self.source, self.weights)
 
     def once(
         self, observers: tuple[Observer, ...], banned: Sequence[Decision] = (), limit: int | None = None
@@ -205,7 +213,7 @@ class Run:
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
         types = state.types.declarable
         state.notes += refine_outputs(state.graph, types.type_of, never_equal)
-        return _Outcome(state, iterations, converged, export_model(state.model, types))
+        return _Outcome(state, iterations, converged, export_light(state.model, types))
 
     def fixpoint(self, state: State) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
@@ -233,8 +241,8 @@ class Run:
             return
         from surgeon_passes.verify import Activations, check
 
-        feeds = self.feeds() if self.verify.data is not None else None
-        held = Activations((self.prepared, self.folder), feeds, self.sizes() or None, self.verify.seed)
+        feeds = self.feeds()[0] if self.verify.data is not None else None
+        held = Activations((self.prepared, self.weights), feeds, lambda: self.feeds()[0])
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -243,35 +251,34 @@ class Run:
 
     # --- the end check -----------------------------------------------------------------------------------------------
 
-    def sizes(self) -> dict[str, list[int]]:
-        """Full shapes that were asked for, by input: the end check runs at them."""
-        found = {}
-        for name, wanted in self.shapes.items():
-            if not isinstance(wanted, Mapping):
-                found[name] = list(wanted)
-        return found
+    def feeds(self) -> tuple[list[Feeds], list[Feeds] | None]:
+        """Feeds, and what the original gives on them where it has been run. Raises RuntimeFailure, UsageError."""
+        if self._feeds is None:
+            from surgeon_passes.verify import generate_samples, load_data
 
-    def feeds(self) -> list[dict[str, Any]]:
-        from surgeon_passes.verify import generate_feeds, load_data
+            model = (self.original, self.weights)
+            if self.verify.data is not None:
+                self._feeds = load_data(self.verify.data, model), None
+            else:
+                samples = generate_samples(model, self.input_shapes(), self.verify.seed)
+                self._feeds = [s.feeds for s in samples], [s.outputs for s in samples]
+        return self._feeds
 
-        if self.verify.data is not None:
-            return load_data(self.verify.data, (self.original, self.folder))
-        return generate_feeds((self.specialized(), self.folder), None, self.verify.seed)
-
-    def specialized(self) -> onnx.ModelProto:
-        """The original with the inputs' dims as the result has them, so that feeds fit both."""
+    def input_shapes(self) -> dict[str, list[Any]]:
+        """The inputs' dims as the result has them, so that feeds fit both."""
         if not self.shapes:
-            return self.original
-        model = import_model(self.original, self.source, self.folder)
-        state = State(model, Registry(), replace(self.verify, mode="off"))
+            return {}
+        bare = onnx.ModelProto(ir_version=self.original.ir_version, opset_import=self.original.opset_import)
+        bare.graph.input.extend(self.original.graph.input)
+        state = State(import_model(bare, self.source), Registry(), replace(self.verify, mode="off"))
         Specialize(self.shapes).run(state)
-        return export_model(model)
+        return {str(t.name): list(t.shape) for t in state.graph.inputs if isinstance(t.shape, (list, tuple))}
 
     def end_check(self, outcome: _Outcome) -> Any:
         if self.verify.mode == "off" or not self.verify.end_check:
             return None
         self.report("end check")
-        return self.compare(_runnable(outcome))
+        return self.compare(*_runnable(outcome))
 
     def report(self, what: str) -> None:
         if self.progress is not None:
@@ -306,15 +313,16 @@ def _with_references(state: State) -> gs.Graph:
     return graph
 
 
-def _runnable(outcome: _Outcome) -> onnx.ModelProto:
+def _runnable(outcome: _Outcome) -> tuple[onnx.ModelProto, Weights]:
     """The result with the bodies of custom operators that rules emitted, so that ONNX Runtime can run it."""
     if not outcome.state.references:
         return outcome.final
+    light, weights = outcome.final
     proto = onnx.ModelProto()
-    proto.CopyFrom(outcome.final)
+    proto.CopyFrom(light)
     proto.functions.extend(outcome.state.references.values())
     proto.ir_version = max(8, proto.ir_version)
-    return proto
+    return proto, weights
 
 
 def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:

@@ -30,6 +30,8 @@ _PREFIX = re.compile(r"^\s*\[ONNXRuntimeError\]\s*:\s*\d+\s*:\s*(\w+)\s*:\s*")
 _SOURCE = re.compile(r"/\S*?onnxruntime\S*?:\d+\s*")
 _PIECE_LIMIT = 1_500_000_000
 _EXTERNAL_BYTES = 1 << 20
+_FED_BYTES = 1 << 22
+"""Bytes of weights from which they are fed: ONNX Runtime copies what it is given as initializers."""
 _NO_NUMPY = ("bfloat16", "float8", "float4", "int4", "int2")
 
 
@@ -163,12 +165,31 @@ def _load_inlined(model: ModelProto, arrays: Mapping[str, Array], level: str) ->
         raise _failure(error) from error
 
 
+def _with_fed_weights(model: ModelProto, arrays: Mapping[str, Array]) -> tuple[ModelProto, dict[str, Array]]:
+    """A copy in which initializers called as ``arrays`` are inputs, where that may be, and the arrays to feed to them."""
+    interface = {value.name for value in (*model.graph.input, *model.graph.output)}
+    read = _names_read(model.graph)
+    fed: dict[str, Array] = {}
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.initializer[:]
+    for tensor in model.graph.initializer:
+        array, name = arrays.get(tensor.name), tensor.name
+        plain = array is not None and tensor.data_type == onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        if array is None or not plain or array.dtype.name.startswith(_NO_NUMPY) or name in interface:
+            copy.graph.initializer.append(tensor)
+        elif name in read:
+            copy.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, list(array.shape)))
+            fed[name] = np.require(array, requirements=["C", "A"])
+    return copy, fed
+
+
 class Session:
     """One model, loaded on the CPU, on one thread or ``threads``.
 
     ``level`` is how far ONNX Runtime may optimise: off, basic, extended or all. ``external`` gives the arrays of
-    initializers that the model declares with :func:`external_stub`; they are not copied. Raises RuntimeFailure where
-    the model does not load.
+    initializers that the model declares with :func:`external_stub`; with optimisations off large ones are not copied.
+    Raises RuntimeFailure where the model does not load.
     """
 
     def __init__(
@@ -180,28 +201,44 @@ class Session:
         threads: int = 1,
     ) -> None:
         arrays = dict(external or {})
+        if isinstance(model, ModelProto) and is_too_large(model):
+            model, large = _without_large_weights(model)
+            arrays.update(large)
+        self._model, self._arrays, self._threads = model, arrays, threads
+        self._fed: dict[str, Array] = {}
+        if isinstance(model, ModelProto) and level == "off" and sum(a.nbytes for a in arrays.values()) >= _FED_BYTES:
+            copy, self._fed = _with_fed_weights(model, arrays)
+            try:
+                self._load(copy, {n: a for n, a in arrays.items() if n not in self._fed}, level)
+                return
+            except RuntimeFailure:
+                self._fed = {}  # an operator may want constants
+        self._load(model, arrays, level)
+
+    def _load(self, model: ModelProto | str | Path, arrays: Mapping[str, Array], level: str) -> None:
         source: str | bytes
         if isinstance(model, ModelProto):
-            if is_too_large(model):
-                model, large = _without_large_weights(model)
-                arrays.update(large)
             source = _serialized(model)
             read = _names_read(model.graph) if arrays else set()
             declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays and t.name in read}
         else:
             source, declared = str(model), {}
-        options = _options(level, threads)
-        self._kept = [_ort_value(np.ascontiguousarray(arrays[name]), kind) for name, kind in declared.items()]
+        options = _options(level, self._threads)
+        ready = {name: np.require(arrays[name], requirements=["C", "A"]) for name in declared}
+        self._kept = [_ort_value(ready[name], kind) for name, kind in declared.items()]
         try:
             if self._kept:
                 options.add_external_initializers(list(declared), self._kept)
+                if level == "off":  # nothing rewrites initializers: they are used in place, not copied
+                    for name, value in zip(declared, self._kept, strict=True):
+                        options.add_initializer(name, value)
             self._session = _ort().InferenceSession(source, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             if "ReplaceInitializedTensor" not in str(error) or not isinstance(model, ModelProto):
                 raise _failure(error) from error
             self._session = _load_inlined(model, arrays, level)
         self.inputs: dict[str, tuple[str, list[Any]]] = {
-            i.name: (i.type, list(i.shape)) for i in self._session.get_inputs()
+            i.name: (i.type, list(i.shape)) for i in self._session.get_inputs() if i.name not in self._fed
         }
         self.outputs: dict[str, str] = {o.name: o.type for o in self._session.get_outputs()}
 
@@ -209,9 +246,13 @@ class Session:
         """Values of ``outputs`` (all of them by default). Raises RuntimeFailure."""
         names = list(self.outputs if outputs is None else outputs)
         try:
-            values = self._session.run(names, dict(feeds))
+            values = self._session.run(names, {**self._fed, **feeds})
         except Exception as error:
-            raise _failure(error) from error
+            if not self._fed:
+                raise _failure(error) from error
+            self._fed = {}  # an operator may want constants
+            self._load(self._model, self._arrays, "off")
+            return self.run(feeds, names)
         return dict(zip(names, values, strict=True))
 
     def opaque_outputs(self) -> list[str]:

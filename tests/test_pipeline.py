@@ -18,6 +18,7 @@ from surgeon_passes.passes import Pass
 from surgeon_passes.passes.state import InvariantError, State
 from surgeon_passes.region import Region, Verdict
 from surgeon_passes.rules.registry import Registry
+from surgeon_passes.verify import segments
 from tests.models import floats, model, operators, run, same
 from tests.rules.ground import make
 
@@ -168,6 +169,28 @@ def test_the_end_check_finds_the_guilty_rewrite() -> None:
 
 
 @pytest.mark.usefixtures("gullible")
+@pytest.mark.parametrize("shapes", [None, {"x": [1, 2, 5, 5]}, {"x": {"H": 6}}])
+def test_original_and_result_are_each_loaded_once(shapes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[list[tuple[int, ...]]] = []
+
+    class Counted(segments.Session):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.fed: list[tuple[int, ...]] = []
+            runs.append(self.fed)
+
+        def run(self, feeds: Any, outputs: Any = None) -> Any:
+            self.fed.append(np.shape(feeds["x"]))
+            return super().run(feeds, outputs)
+
+    monkeypatch.setattr(segments, "Session", Counted)
+    result = sp.optimize(block(), shapes)
+    assert result.check.status == "equal"
+    assert len(runs) == 2 and runs[0] == runs[1]
+    assert len(runs[0]) == (1 if shapes == {"x": [1, 2, 5, 5]} else 2)
+    assert all(shape[2] == 6 for shape in runs[0]) or shapes != {"x": {"H": 6}}
+
+
 def test_the_end_check_finds_several() -> None:
     proto = chain("Abs", "Identity", "Exp", "Abs", "Neg", "Abs")
     result = Pipeline(Rewrite(DROP, PAIR, WRONG), Cleanup()).run(proto, registry=Registry())

@@ -63,7 +63,7 @@ def test_the_first_that_holds(fixed: sp.Result) -> None:
     vague = onnx.ModelProto()
     vague.CopyFrom(fixed.proto)
     del vague.graph.value_info[:]
-    bad: dict[str, Any] = {"check": EndCheck("different"), "decided": [UNDONE_ONE], "proto": vague}
+    bad: dict[str, Any] = {"check": EndCheck("different"), "decided": [UNDONE_ONE], "light": vague}
     assert code(fixed, "wrong", **bad) == 4
     assert code(fixed, **bad) == 5
     assert code(fixed, **{**bad, "check": EndCheck("equal")}) == 3

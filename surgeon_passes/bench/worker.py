@@ -17,9 +17,9 @@ from surgeon_passes import demo
 from surgeon_passes.bench import memory
 from surgeon_passes.bench.child import Reply, serve
 from surgeon_passes.bench.tools import BY_NAME, Call, save
-from surgeon_passes.model.constants import external_number
 from surgeon_passes.model.files import all_tensors
 from surgeon_passes.model.nested import every_node
+from surgeon_passes.model.weights import external_number
 
 LATE = ("onnxruntime", "onnx.reference", "onnx.version_converter", "onnx.inliner")
 """Modules that some tools import only when they come to need them."""

@@ -71,7 +71,7 @@ def _run(
     mode: str,
     force: bool,
 ) -> int:
-    from surgeon_passes.model.files import check_writable
+    from surgeon_passes.model.files import check_writable, with_weights
     from surgeon_passes.passes.describe import with_requirements
     from surgeon_passes.pipeline import Pipeline, load
 
@@ -83,12 +83,12 @@ def _run(
     result = Pipeline(*first).run(source, verify=mode) if first else None
     if result is not None:
         click.echo(f"before it: {', '.join(p.name for p in first)}")
-    held = result.proto if result is not None else source.proto
+    assert source.proto is not None
+    held = result.proto if result is not None else with_weights(source.proto, source.weights)
     code = result.exit_code if result is not None else 0
     for number in range(1, repeat + 1):
         result = Pipeline(wanted, max_iterations=1).run(_again(result) or source, verify=mode)
         code = code if code in (4, 5) else result.exit_code
-        assert held is not None
         _tell(f"{name}, run {number}" if repeat > 1 else name, result, held, show_diff)
         held = result.proto
     if output is not None and result is not None:
@@ -103,7 +103,7 @@ def _again(result: Result | None) -> Any:
     """The result as a source that finds its external data."""
     from surgeon_passes.model import import_model
 
-    return None if result is None else import_model(result.proto, result.source, result.folder)
+    return None if result is None else import_model(result.light, result.source, result.weights)
 
 
 def _tell(title: str, result: Result, before: onnx.ModelProto, show_diff: bool) -> None:

@@ -6,6 +6,7 @@ writes what the graph says and takes the rest from the extras.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -16,9 +17,12 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.util.misc import convert_to_onnx_attr_type
 
-from surgeon_passes.model.constants import SparseTensorValues, TensorValues, array_of, onnx_dtype
+from surgeon_passes.model.constants import SparseTensorValues, TensorValues, array_of
+from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.nested import bodies
+from surgeon_passes.model.weights import Weights
+from surgeon_passes.model.wire import LARGE
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.region import TensorType, Types
 
@@ -36,11 +40,19 @@ def export_model(model: Model, types: Types | None = None, weights: str = "all")
     return _Exporter(model.extras, types, weights == "none").model(model.graph)
 
 
+def export_light(model: Model, types: Types | None = None) -> tuple[onnx.ModelProto, Weights]:
+    """The model as :func:`export_model` gives it, its large weights referred to, not copied; and what finds those."""
+    weights = model.weights.branch()
+    return _Exporter(model.extras, types, False, weights).model(model.graph), weights
+
+
 class _Exporter:
-    def __init__(self, extras: Extras, types: Types | None, weightless: bool) -> None:
+    def __init__(self, extras: Extras, types: Types | None, weightless: bool, weights: Weights | None = None) -> None:
+        """``weights`` takes up references to large initializers of the main graph; without it they are written out."""
         self.extras = extras
         self.types = types
         self.weightless = weightless
+        self.weights = weights
 
     def model(self, graph: gs.Graph) -> onnx.ModelProto:
         proto = onnx.ModelProto()
@@ -107,14 +119,28 @@ class _Exporter:
     def initializer(self, constant: gs.Constant, proto: onnx.GraphProto, main: bool) -> None:
         if isinstance(constant._values, SparseTensorValues):
             proto.sparse_initializer.append(constant._values.tensor)
-        elif self.weightless and main and np.prod(constant.shape, dtype=np.int64) > SMALL:
+        elif self.weightless and main and math.prod(constant.shape) > SMALL:
             value = proto.input.add()
             value.name = constant.name
             fill_type(value.type, TensorType(onnx_dtype(constant.dtype), tuple(constant.shape)))
-        elif self.weightless and getattr(constant._values, "is_external", False):
+        elif self.weightless and getattr(constant._values, "is_reference", False):
             proto.initializer.append(numpy_helper.from_array(np.asarray(constant._values.load()), constant.name))
         else:
-            write_tensor(constant, constant.name, proto.initializer.add())
+            tensor = self.reference(constant) if main and self.weights is not None else None
+            if tensor is None:
+                write_tensor(constant, constant.name, proto.initializer.add())
+            else:
+                proto.initializer.append(tensor)
+
+    def reference(self, constant: gs.Constant) -> TensorProto | None:
+        """A tensor that refers to the constant's bytes; None for a small one, or one that is a reference already."""
+        assert self.weights is not None
+        held = constant._values
+        if isinstance(held, TensorValues) and held.is_reference:
+            return None if held.weights.shares_files(self.weights) else self.weights.refer(constant.name, held.load())
+        if constant._values.nbytes < LARGE:
+            return None
+        return self.weights.refer(constant.name, held.tensor if isinstance(held, LazyValues) else np.asarray(held))
 
     def interface(self, tensor: gs.Tensor, extras: GraphExtras, value: onnx.ValueInfoProto, main: bool) -> None:
         known = extras.interface.get(id(tensor))

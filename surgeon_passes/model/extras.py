@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.model.weights import Weights
+
 
 @dataclass(eq=False)
 class GraphExtras:
@@ -40,12 +42,15 @@ class Extras:
 
 @dataclass(eq=False)
 class Model:
-    """A loaded model. ``source`` names it in messages; ``folder`` holds its external data ("" where it has none)."""
+    """A loaded model. ``source`` names it in messages; ``weights`` finds what its tensors refer to."""
 
     graph: gs.Graph
     extras: Extras = field(default_factory=Extras)
     source: str = "the model"
-    folder: str = ""
+    weights: Weights = field(default_factory=Weights)
     external: bool = False
+    """whether weights lie in other files than the model"""
     proto: onnx.ModelProto | None = None
     """what it was imported from, unchanged"""
+    is_ours: bool = False
+    """whether ``proto`` was read from a file: nobody else holds it, and may change it"""

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto
 
 from surgeon_passes.errors import ModelError
-from surgeon_passes.model.constants import element_bits, external_number, map_external
+from surgeon_passes.model.elements import element_bits
 from surgeon_passes.model.nested import every_node, graphs_in
+from surgeon_passes.model.weights import Weights, external_number, raw_length
+from surgeon_passes.model.wire import pieces, point, with_references
 from surgeon_passes.ops.schema import STANDARD, domain_of, opsets_of, schema, suggest
 
 LIMIT = 1_900_000_000
 """Bytes of weights above which a file is written with external data (protobuf's own limit is 2 GiB)."""
 ALIGNMENT = 4096
+MAPPED_FROM = 1 << 25
+"""Bytes of a file from which its large weights stay there."""
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Weights]:
+    """Parse an .onnx file; external data is left where it is, and so are the large weights of a large file.
+
+    What its tensors refer to, the second result finds. Raises ModelError as :func:`read_proto` does.
+    """
+    name = os.fspath(path)
+    weights = Weights(os.path.dirname(os.path.abspath(name)))
+    try:
+        if os.path.getsize(name) < MAPPED_FROM or not os.path.isfile(name):
+            return read_proto(path), weights
+        data = weights.map_own(name).data
+    except OSError as error:
+        raise ModelError(f"{name}: cannot be read ({error.strerror or error})") from None
+    return _parsed(lambda: with_references(data, weights.own), name, weights), weights
 
 
 def read_proto(path: str | os.PathLike[str]) -> onnx.ModelProto:
@@ -33,23 +54,27 @@ def read_proto(path: str | os.PathLike[str]) -> onnx.ModelProto:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ModelError(f"{name}: cannot be read ({error.strerror or error})") from None
+    return _parsed(lambda: data, name, Weights())
+
+
+def _parsed(data: Callable[[], bytes], name: str, weights: Weights) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(data())
     except DecodeError:
         raise ModelError(f"{name}: not an ONNX model, or cut short (protobuf cannot decode it)") from None
-    check_proto(proto, name)
+    check_proto(proto, name, weights)
     return proto
 
 
-def check_proto(proto: onnx.ModelProto, name: str) -> None:
+def check_proto(proto: onnx.ModelProto, name: str, weights: Weights | None = None) -> None:
     """Raise ModelError where ``proto`` lacks a graph or an opset, or has a standard operator that its opset lacks."""
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{name}: not an ONNX model (it holds no graph)")
     if not proto.opset_import:
         raise ModelError(f"{name}: the model imports no opset; set opset_import")
     for tensor in all_tensors(proto):
-        _check_tensor(tensor, name)
+        _check_tensor(tensor, name, weights)
     newest = onnx.defs.onnx_opset_version()
     opsets = opsets_of(proto.opset_import)
     if opsets.get("", 0) > newest:
@@ -62,7 +87,7 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
         _check_nodes(function.node, opsets_of(function.opset_import), functions, name)
 
 
-def _check_tensor(tensor: TensorProto, name: str) -> None:
+def _check_tensor(tensor: TensorProto, name: str, weights: Weights | None) -> None:
     """Raise ModelError where a tensor's dims and its bytes do not fit together."""
     label = f"{name}: tensor '{tensor.name}'"
     count = 1
@@ -70,12 +95,15 @@ def _check_tensor(tensor: TensorProto, name: str) -> None:
         if dim < 0:
             raise ModelError(f"{label} has a dim of {dim}")
         count *= dim
-    if tensor.data_type == TensorProto.STRING or tensor.data_location == TensorProto.EXTERNAL:
+    if tensor.data_type == TensorProto.STRING:
         return
-    if tensor.HasField("raw_data"):
-        bits = element_bits(tensor.data_type)
-        if (count * bits + 7) // 8 != len(tensor.raw_data):
-            raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {len(tensor.raw_data)} bytes")
+    is_outside = tensor.data_location == TensorProto.EXTERNAL
+    if weights is None or weights.is_external(tensor) if is_outside else not tensor.HasField("raw_data"):
+        return
+    wanted = (count * element_bits(tensor.data_type) + 7) // 8
+    length = external_number(tensor, "length", 0) if is_outside else raw_length(tensor, wanted)
+    if wanted != length:
+        raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {length} bytes")
 
 
 def _check_nodes(
@@ -101,28 +129,40 @@ def _check_operator(node: onnx.NodeProto, domain: str, opset: int, name: str) ->
 
 # --- writing -------------------------------------------------------------------------------------------------------------
 
+Job = tuple[Path, Callable[[Path], object]]
 
-def write_proto(proto: onnx.ModelProto, path: str | os.PathLike[str], folder: str = "", external: bool = False) -> None:
+
+def write_proto(
+    proto: onnx.ModelProto, path: str | os.PathLike[str], folder: str | Weights = "", external: bool = False
+) -> None:
     """Write a model; with ``external`` (or beyond protobuf's limit) its weights go to ``<path>.data`` beside it.
 
-    ``folder`` is where external data that ``proto`` refers to lies now. Files are written under other names in the same
-    folder and renamed at the end. Raises ModelError where the folder cannot be written.
+    ``folder`` is where external data that ``proto`` refers to lies now, or what finds it. Weights are copied from file to
+    file, one after the other. Files are written under other names in the same folder and renamed at the end. Raises
+    ModelError where the folder cannot be written.
     """
-    target = Path(path)
-    if not external and weight_bytes(proto) <= LIMIT:
-        inline_external(proto, folder)
-        _replace(target, lambda temporary: temporary.write_bytes(_encode(proto, target)))
+    target, weights = Path(path), Weights.of(folder)
+    external = external or weight_bytes(proto) > LIMIT
+    if not external and not any(t.data_location == TensorProto.EXTERNAL for t in all_tensors(proto)):
+        _replace((target, lambda temporary: temporary.write_bytes(_encode(proto, target))))
         return
-    data = target.with_name(target.name + ".data")
     slim = onnx.ModelProto()
     slim.CopyFrom(proto)
-    _replace(data, lambda temporary: _write_external(slim, temporary, data.name, folder))
-    _replace(target, lambda temporary: temporary.write_bytes(_encode(slim, target)))
+    if not external:
+        for tensor in _inner_tensors(slim):
+            _inline(tensor, weights)
+        _replace((target, lambda temporary: _write_inline(slim, temporary, weights)))
+        return
+    data = target.with_name(target.name + ".data")
+    _replace(
+        (data, lambda temporary: _write_external(slim, temporary, data.name, weights)),
+        (target, lambda temporary: temporary.write_bytes(_encode(slim, target))),
+    )
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file under another name and rename it. Raises ModelError where that cannot be."""
-    _replace(Path(path), lambda temporary: temporary.write_bytes(data))
+    _replace((Path(path), lambda temporary: temporary.write_bytes(data)))
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -137,7 +177,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise ModelError(f"{target}: cannot be written (there is no folder {folder})")
     if target.exists() and not os.access(target, os.W_OK):
         raise ModelError(f"{target}: cannot be written (permission denied)")
-    _replace(target, lambda temporary: temporary.write_bytes(b""), keep=False)
+    _replace((target, lambda temporary: temporary.write_bytes(b"")), keep=False)
 
 
 def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
@@ -147,64 +187,98 @@ def _encode(proto: onnx.ModelProto, path: Path) -> bytes:
         raise ModelError(f"{path}: cannot be encoded ({error})") from None
 
 
-def _replace(target: Path, write: Callable[[Path], object], keep: bool = True) -> None:
-    """Write beside ``target`` under another name and rename; without ``keep`` only see whether that can be."""
-    if target.exists() and not target.is_file():
-        raise ModelError(f"{target}: cannot be written (it is no regular file)")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+def _replace(*jobs: Job, keep: bool = True) -> None:
+    """Write each target beside it under another name, then rename all; without ``keep`` only see whether that can be."""
+    written: list[tuple[Path, Path]] = []
     try:
-        write(temporary)
-        if keep:
-            os.replace(temporary, target)
+        for target, write in jobs:
+            if target.exists() and not target.is_file():
+                raise ModelError(f"{target}: cannot be written (it is no regular file)")
+            temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+            written.append((temporary, target))
+            with _blaming(target):
+                write(temporary)
+        for temporary, target in written if keep else ():
+            with _blaming(target):
+                os.replace(temporary, target)
+    finally:
+        for temporary, _ in written:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+@contextlib.contextmanager
+def _blaming(target: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ModelError(f"{target}: cannot be written ({error.strerror or error})") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
-def _write_external(proto: onnx.ModelProto, path: Path, location: str, folder: str) -> None:
+def _write_inline(proto: onnx.ModelProto, path: Path, weights: Weights) -> None:
+    """One file; initializers of the main graph are copied into it from where they lie."""
+    outside = {k: t for k, t in enumerate(proto.graph.initializer) if t.data_location == TensorProto.EXTERNAL}
+    lengths = {place: reference_length(tensor) for place, tensor in outside.items()}
+    with path.open("wb") as stream:
+        for piece in pieces(proto, lengths, lambda place: weights.raw(outside[place])):
+            stream.write(piece)
+
+
+def _write_external(proto: onnx.ModelProto, path: Path, location: str, weights: Weights) -> None:
     with path.open("wb") as stream:
         for tensor in all_tensors(proto):
             if not _worth_moving(tensor):
-                _inline(tensor, folder)
+                _inline(tensor, weights)
                 continue
             stream.write(b"\0" * (-stream.tell() % ALIGNMENT))
             offset = stream.tell()
-            if tensor.data_location == TensorProto.EXTERNAL:
-                stream.write(np.ascontiguousarray(map_external(tensor, folder)).tobytes())
-            else:
-                stream.write(tensor.raw_data)
-                tensor.ClearField("raw_data")
-            _point(tensor, location, offset, stream.tell() - offset)
+            is_outside = tensor.data_location == TensorProto.EXTERNAL
+            stream.write(weights.raw(tensor).data if is_outside else tensor.raw_data)
+            point(tensor, location, offset, stream.tell() - offset)
 
 
 def _worth_moving(tensor: TensorProto) -> bool:
-    if tensor.data_location == TensorProto.EXTERNAL:
-        return external_number(tensor, "length", 1024) >= 1024
-    return len(tensor.raw_data) >= 1024
+    outside = tensor.data_location == TensorProto.EXTERNAL
+    return (reference_length(tensor) if outside else raw_length(tensor)) >= 1024
 
 
-def _point(tensor: TensorProto, location: str, offset: int, length: int) -> None:
-    tensor.data_location = TensorProto.EXTERNAL
-    del tensor.external_data[:]
-    for key, value in (("location", location), ("offset", offset), ("length", length)):
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, str(value)
+def reference_length(tensor: TensorProto) -> int:
+    """Bytes that a tensor without bytes of its own refers to."""
+    return (math.prod(tensor.dims) * element_bits(tensor.data_type) + 7) // 8
 
 
-def _inline(tensor: TensorProto, folder: str) -> None:
-    if tensor.data_location == TensorProto.EXTERNAL:
-        array = map_external(tensor, folder)
-        tensor.raw_data = onnx.numpy_helper.from_array(np.ascontiguousarray(array)).raw_data
-        tensor.data_location = TensorProto.DEFAULT
+def _inline(tensor: TensorProto, weights: Weights) -> None:
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return
+    held, name = weights.held(tensor), tensor.name
+    if isinstance(held, TensorProto):
+        tensor.CopyFrom(held)
+        tensor.name = name
+    else:
+        tensor.raw_data = weights.raw(tensor).tobytes()
+        tensor.ClearField("data_location")
         del tensor.external_data[:]
 
 
-def inline_external(proto: onnx.ModelProto, folder: str) -> None:
-    """Read external data into ``proto``. Raises ModelError naming tensor and file where it is missing or short."""
-    for tensor in all_tensors(proto):
-        _inline(tensor, folder)
+def with_weights(proto: onnx.ModelProto, weights: Weights, external: bool = False) -> onnx.ModelProto:
+    """``proto`` with the weights that it refers to; what lies in other files stays there where ``external`` says so.
+
+    The same object where it refers to nothing. Beyond protobuf's limit what lies in a file stays there. Raises
+    ModelError naming tensor and file where one is missing or short.
+    """
+    in_files = external or weight_bytes(proto) > LIMIT
+
+    def moves(tensor: TensorProto) -> bool:
+        stays = in_files and weights.is_in_file(tensor, external)
+        return tensor.data_location == TensorProto.EXTERNAL and not stays
+
+    if not any(map(moves, all_tensors(proto))):
+        return proto
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    for tensor in filter(moves, all_tensors(whole)):
+        _inline(tensor, weights)
+    return whole
 
 
 def weight_bytes(proto: onnx.ModelProto) -> int:
@@ -212,16 +286,21 @@ def weight_bytes(proto: onnx.ModelProto) -> int:
     total = 0
     for tensor in all_tensors(proto):
         external = tensor.data_location == TensorProto.EXTERNAL
-        total += external_number(tensor, "length", 0) if external else tensor.ByteSize()
+        total += reference_length(tensor) if external else tensor.ByteSize()
     return total
 
 
 def all_tensors(proto: onnx.ModelProto) -> Iterator[TensorProto]:
     """Every initializer and tensor attribute, in bodies and functions too."""
-    yield from _graph_tensors(proto.graph)
-    for function in proto.functions:
-        for node in function.node:
-            yield from _node_tensors(node)
+    yield from proto.graph.initializer
+    yield from _inner_tensors(proto)
+
+
+def _inner_tensors(proto: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Those that are no initializers of the main graph."""
+    nodes: list[Any] = [proto.graph.node, *(function.node for function in proto.functions)]
+    for node in (node for some in nodes for node in some):
+        yield from _node_tensors(node)
 
 
 def _graph_tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:

@@ -16,31 +16,35 @@ from onnx import AttributeProto
 from onnx_graphsurgeon.util.misc import convert_from_onnx_attr_type
 
 from surgeon_passes.errors import ModelError
-from surgeon_passes.model.constants import SparseTensorValues, TensorValues, numpy_dtype
+from surgeon_passes.model.constants import SparseTensorValues, TensorValues
+from surgeon_passes.model.elements import numpy_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.order import sorted_nodes
+from surgeon_passes.model.weights import Weights
 
 Names = dict[str, gs.Tensor]
 
 
-def import_model(proto: onnx.ModelProto, source: str = "the model", folder: str = "") -> Model:
+def import_model(proto: onnx.ModelProto, source: str = "the model", folder: str | Weights = "") -> Model:
     """Import, sorting nodes where needed; ``proto`` is not changed, its tensors are shared.
+
+    ``folder`` holds its external data, or is what finds it.
 
     Raises ModelError for a graph that is not one: a name written twice, an input that nothing makes, a cycle.
     """
-    return _Importer(proto, source, folder).run()
+    return _Importer(proto, source, Weights.of(folder)).run()
 
 
 def import_function(proto: onnx.FunctionProto) -> gs.Function:
     """One function by itself. Raises ModelError as :func:`import_model` does."""
-    return _Importer(onnx.ModelProto(), f"function {proto.domain}.{proto.name}", "").function(proto)
+    return _Importer(onnx.ModelProto(), f"function {proto.domain}.{proto.name}", Weights()).function(proto)
 
 
 class _Importer:
-    def __init__(self, proto: onnx.ModelProto, source: str, folder: str) -> None:
+    def __init__(self, proto: onnx.ModelProto, source: str, weights: Weights) -> None:
         self.proto = proto
         self.source = source
-        self.folder = folder
+        self.weights = weights
         self.extras = Extras()
         self.external = False
         self.functions: list[gs.Function] = []
@@ -54,7 +58,7 @@ class _Importer:
         graph.producer_version = self.proto.producer_version
         if graph.ir_version is not None and graph.ir_version < 4:
             graph.ir_version = 4  # initializers need not be inputs from here on: they are constants, as they were
-        return Model(graph, self.extras, self.source, self.folder, self.external, self.proto)
+        return Model(graph, self.extras, self.source, self.weights, self.external, self.proto)
 
     # --- graphs ------------------------------------------------------------------------------------------------------
 
@@ -109,8 +113,8 @@ class _Importer:
         return found
 
     def constant(self, tensor: onnx.TensorProto) -> gs.Constant:
-        values = TensorValues(tensor, self.folder)
-        self.external = self.external or values.is_external
+        values = TensorValues(tensor, self.weights)
+        self.external = self.external or self.weights.is_external(tensor)
         return gs.Constant(tensor.name, values)
 
     def inputs(
@@ -234,10 +238,14 @@ def _plain_value(proto: AttributeProto) -> Any:
         return _text(proto.s)
     if proto.type == AttributeProto.STRINGS:
         return [_text(s) for s in proto.strings]
-    if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS):
-        return list(onnx.helper.get_attribute_value(proto))
-    if proto.type in (AttributeProto.INT, AttributeProto.FLOAT):
-        return onnx.helper.get_attribute_value(proto)
+    if proto.type == AttributeProto.INT:
+        return proto.i
+    if proto.type == AttributeProto.INTS:
+        return list(proto.ints)
+    if proto.type == AttributeProto.FLOAT:
+        return proto.f
+    if proto.type == AttributeProto.FLOATS:
+        return list(proto.floats)
     return proto  # gs has no Python type for it: it passes through as it is
 
 

@@ -10,7 +10,8 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import APPLIED, DECLINED, VERIFIED, Decision
 from surgeon_passes.index import Scope, node_label
-from surgeon_passes.model.constants import SparseTensorValues, onnx_dtype
+from surgeon_passes.model.constants import SparseTensorValues
+from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.model.keys import Key, Keys
 from surgeon_passes.ops.traits import QUANTIZATION
 from surgeon_passes.passes.base import Pass

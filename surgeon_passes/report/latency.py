@@ -58,8 +58,8 @@ def measure(result: Result) -> Latency:
         return Latency(reason="the original is not at hand")
     if node_count(result.original.graph) >= SEGMENTED_FROM:
         return Latency(reason=f"the model has {SEGMENTED_FROM} nodes or more")
-    original: Model = (result.original, result.folder)
-    optimized: Model = (result.proto, result.folder)
+    original: Model = (result.original, result.weights)
+    optimized: Model = (result.light, result.weights)
     try:
         data = result.verify.data
         feeds = (generate_feeds(optimized) if data is None else load_data(data, original))[0]

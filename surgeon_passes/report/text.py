@@ -75,7 +75,7 @@ def _head(console: Console, result: Result) -> None:
 
 
 def _files(result: Result) -> tuple[FileCounts, FileCounts]:
-    after = count_file(result.proto)
+    after = count_file(result.light)
     return (after if result.original is None else count_file(result.original)), after
 
 

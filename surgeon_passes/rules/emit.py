@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import RuleError
-from surgeon_passes.model.constants import numpy_dtype, onnx_dtype
+from surgeon_passes.model.elements import numpy_dtype, onnx_dtype
 from surgeon_passes.ops.legacy import LEGACY, CannotEmit
 from surgeon_passes.ops.schema import schema
 from surgeon_passes.rules.match import Match, Operand, is_floating
@@ -19,6 +19,8 @@ from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
 UNDERFLOW = 0.01
 """Loss, relative to a constant's largest value, from which casting it is no rounding: it falls among the subnormals."""
+_BLOCK = 1 << 20
+"""Elements that are looked at together."""
 
 
 @dataclass
@@ -270,12 +272,16 @@ class Emitter:
             return new.array if new.name else new.array.astype(wanted)
         with np.errstate(over="ignore"):
             cast = new.array.astype(wanted)
-        if not np.array_equal(np.isfinite(cast.astype(np.float64)), np.isfinite(new.array.astype(np.float64))):
-            raise Decline(f"'{new.name}' overflows {wanted}")
-        wide, rounded = np.abs(new.array.astype(np.float64)), np.abs(cast.astype(np.float64))
-        finite = np.isfinite(wide)
-        most = wide[finite].max(initial=0.0)
-        if most and np.abs(wide - rounded)[finite].max(initial=0.0) > UNDERFLOW * most:
+        most = lost = 0.0
+        for exact, rounded in _blocks(new.array, cast):
+            finite = np.isfinite(exact)
+            if not np.array_equal(np.isfinite(rounded), finite):
+                raise Decline(f"'{new.name}' overflows {wanted}")
+            pair = (np.abs(exact), np.abs(rounded))
+            before, after = pair if finite.all() else (size[finite] for size in pair)
+            most = max(most, before.max(initial=0.0))
+            lost = max(lost, np.abs(before - after).max(initial=0.0))
+        if lost > UNDERFLOW * most:
             raise Decline(f"'{new.name}' is too small for {wanted}")
         return cast
 
@@ -298,6 +304,13 @@ class Emitter:
                     return f"{held.name.removesuffix('.' + tag)}.{tag}"
         suffix = new.name.lower() if new.name else f"const{position}"
         return f"{self.base}.{suffix}.{tag}"
+
+
+def _blocks(*arrays: np.ndarray[Any, Any]) -> Iterator[list[np.ndarray[Any, Any]]]:
+    """Arrays of equal size side by side in float64, a part at a time: whole copies of large weights would weigh."""
+    flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
+    for start in range(0, flat[0].size, _BLOCK):
+        yield [a[start : start + _BLOCK].astype(np.float64) for a in flat]
 
 
 @dataclass

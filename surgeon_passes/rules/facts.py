@@ -24,7 +24,7 @@ from surgeon_passes.rules.screen import NodeScreen, RootOperands, definitions_of
 class PatternFacts:
     """Of one pattern. ``roots``: operators that the root may be; ``made_by``: definitions by name; ``uses``: how often each
     name is read; ``unbound``: None for each tensor name that the pattern may bind; ``join``: what puts a flat root together;
-    ``single_call``: the root, where the pattern is one call on names and literals."""
+    ``single_calls``: the root's, where the pattern is one call, or alternatives of one, on names and literals."""
 
     def __init__(self, pattern: Pattern) -> None:
         self.roots = _root_operators(pattern)
@@ -33,7 +33,7 @@ class PatternFacts:
         self.unbound = dict.fromkeys(_bound_names(pattern))
         root = pattern.root.value
         self.join = flat.JOIN[root.kind] if isinstance(root, Flat) else "Add"
-        self.single_call = root if isinstance(root, Call) and _is_single(pattern, root) else None
+        self.single_calls = _single_calls(pattern)
         self._pattern = pattern
 
     @cached_property
@@ -47,8 +47,13 @@ class PatternFacts:
         return screen_of(self._pattern)
 
 
-def _is_single(pattern: Pattern, root: Call) -> bool:
-    return len(pattern.definitions) == 1 and all(isinstance(arg, (NameRef, Literal)) for arg in root.args)
+def _single_calls(pattern: Pattern) -> tuple[Call, ...]:
+    root = pattern.root.value
+    options = root.options if isinstance(root, Alternatives) else (root,)
+    calls = tuple(option for option in options if isinstance(option, Call))
+    args = [arg for call in calls for arg in call.args]
+    is_single = len(pattern.definitions) == 1 and len(calls) == len(options)
+    return calls if is_single and all(isinstance(arg, (NameRef, Literal)) for arg in args) else ()
 
 
 def _root_operators(pattern: Pattern) -> frozenset[OpId]:

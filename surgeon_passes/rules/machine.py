@@ -6,7 +6,7 @@ cloning patterns, and nothing recurses over the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -99,19 +99,28 @@ class Machine:
                     break
                 pending = push(steps, rest)
 
-    def run_single(self, definition: Definition, call: Call, node: gs.Node) -> Iterator[Bindings]:
-        """As :meth:`run`, for a pattern of one call on names and literals: nothing is left to choose but their order."""
-        if not self.results(definition, node):
+    def run_single(self, definition: Definition, calls: Sequence[Call], node: gs.Node) -> Iterator[Bindings]:
+        """As :meth:`run`, for a pattern of one call, or alternatives of one, on names and literals.
+
+        Nothing is left to choose but the order of operands.
+        """
+        if isinstance(definition.value, Call):
+            if not self.results(definition, node):
+                return
+        elif not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
             return
         for output in definition.outputs:
             if output.name:
                 self.put(self.state.nodes, output.name, node)
-        for args, operands, tail in self.ways(call, node):
-            mark = len(self.trail)
-            start = self.rest(tail)
-            if (start is None or start()) and all(map(self.leaf, args, operands)):
-                yield self.state
-            self.undo(mark)
+        for call in calls:
+            first = len(self.trail)
+            for args, operands, tail in self.ways(call, node):
+                mark = len(self.trail)
+                start = self.rest(tail)
+                if (start is None or start()) and all(map(self.leaf, args, operands)):
+                    yield self.state
+                self.undo(mark)
+            self.undo(first)
 
     def leaf(self, value: Value, tensor: gs.Tensor | None) -> bool:
         if isinstance(value, NameRef):
@@ -383,7 +392,7 @@ class Machine:
             return []
         fixed = tuple(a for a in pattern.args if not isinstance(a, TemplateUse) and not is_rest(a))
         is_open = is_root or len(fixed) < len(pattern.args)
-        tree = flat.flatten(node, pattern.kind, self.index, None if is_open else len(fixed))
+        tree = self.context.tree(node, pattern.kind, None if is_open else len(fixed))
         if tree is None:
             self.fail(pattern.span, f"{node.op} is no {pattern.kind} of two or more")
             return []

@@ -15,6 +15,7 @@ from surgeon_passes.index import GraphIndex
 from surgeon_passes.ops.schema import plain
 from surgeon_passes.ops.view import CallerAttribute, NodeView, normalise_axis
 from surgeon_passes.region import TensorType
+from surgeon_passes.rules import flat
 from surgeon_passes.rules.rule import Decline
 
 Array = NDArray[Any]
@@ -44,6 +45,8 @@ class Context:
         self.type_of = type_of
         self.options = options or Options()
         self._ramp = ramp
+        self._trees: dict[tuple[int, str, int | None], flat.Tree | None] = {}
+        self._trees_at = -1
 
     def having(self, options: Options) -> Context:
         """The same graph, with these options."""
@@ -51,6 +54,16 @@ class Context:
 
     def view(self, node: gs.Node) -> NodeView:
         return self.index.view(node)
+
+    def tree(self, root: gs.Node, kind: str, limit: int | None = None) -> flat.Tree | None:
+        """:func:`flat.flatten`, once for all rules that ask while the graph stays as it is."""
+        if self._trees_at != self.index.version:
+            self._trees.clear()
+            self._trees_at = self.index.version
+        key = (id(root), kind, limit)
+        if key not in self._trees:
+            self._trees[key] = flat.flatten(root, kind, self.index, limit)
+        return self._trees[key]
 
     def value(self, tensor: gs.Tensor) -> Any:
         """Known (ndarray), partly known (Partial) or unknown (None)."""

@@ -50,8 +50,8 @@ class Matcher:
 
     def states(self, root: gs.Node) -> Iterator[Bindings]:
         machine = Machine(self, root, self.facts.made_by)
-        single = self.facts.single_call
-        if single is not None:
+        single = self.facts.single_calls
+        if single:
             return machine.run_single(self.pattern.root, single, root)
         return machine.run((Define(self.pattern.root, root), (Finish(), None)))
 

@@ -64,25 +64,25 @@ class RootOperands:
     """What the operands of a pattern's root may be."""
 
     def __init__(self, pattern: Pattern, definitions: Mapping[str, Definition]) -> None:
-        root = pattern.root.value
         self._definitions = definitions
-        self._accepted = [self._kinds(a) for a in root.args if not is_rest(a)] if isinstance(root, Call) else None
-        self._has_rest = isinstance(root, Call) and any(is_rest(a) for a in root.args)
+        root = pattern.root.value
+        options = root.options if isinstance(root, Alternatives) else (root,)
+        calls = [option for option in options if isinstance(option, Call)]
+        self._is_open = len(calls) < len(options)
+        self._calls = [
+            (
+                frozenset(op.name for op in call.ops),
+                [self._kinds(a) for a in call.args if not is_rest(a)],
+                any(map(is_rest, call.args)),
+            )
+            for call in calls
+        ]
 
     def fit(self, op: str, kinds: Sequence[str]) -> bool:
-        """Whether a root ``op`` with such operands can match; always for a pattern whose root is no call."""
-        if self._accepted is None:
-            return True
-        if len(kinds) < len(self._accepted) if self._has_rest else len(kinds) > len(self._accepted):
-            return False
-        given = (*kinds, *[MISSING] * (len(self._accepted) - len(kinds)))
-        if self._has_rest or op not in COMMUTATIVE:
-            return self._in_place(given)
-        return len(given) > MAX_PERMUTED or any(map(self._in_place, permutations(given)))
-
-    def _in_place(self, kinds: Iterable[str]) -> bool:
-        assert self._accepted is not None
-        return all(kind in accepted for kind, accepted in zip(kinds, self._accepted, strict=False))
+        """Whether a root ``op`` with such operands can match; always for a pattern whose root may be no call."""
+        return self._is_open or any(
+            op in names and _fit(op, kinds, accepted, has_rest) for names, accepted, has_rest in self._calls
+        )
 
     def _kinds(self, value: Value | TemplateUse) -> _Kinds:
         if isinstance(value, Call):
@@ -105,6 +105,19 @@ class RootOperands:
             return _Kinds(inner.named | missing, inner.is_made)
         held = {CONSTANT} if ref.kind == "const" else {CONSTANT, INPUT}
         return _Kinds(frozenset(held | missing), True)
+
+
+def _fit(op: str, kinds: Sequence[str], accepted: Sequence[_Kinds], has_rest: bool) -> bool:
+    if len(kinds) < len(accepted) if has_rest else len(kinds) > len(accepted):
+        return False
+    given = (*kinds, *[MISSING] * (len(accepted) - len(kinds)))
+    if has_rest or op not in COMMUTATIVE:
+        return _each(given, accepted)
+    return len(given) > MAX_PERMUTED or any(_each(order, accepted) for order in permutations(given))
+
+
+def _each(kinds: Iterable[str], accepted: Iterable[_Kinds]) -> bool:
+    return all(kind in kinds_of_one for kind, kinds_of_one in zip(kinds, accepted, strict=False))
 
 
 class _Kinds:
@@ -225,7 +238,7 @@ class _Compiler:
         def screen(node: gs.Node, context: Context) -> bool:
             if node.op not in operators or (is_root and flat.is_inner(node, value.kind, context.index)):
                 return False
-            tree = flat.flatten(node, value.kind, context.index, limit)
+            tree = context.tree(node, value.kind, limit)
             return tree is not None and fits(tree.leaves, context)
 
         return screen

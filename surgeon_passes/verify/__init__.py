@@ -7,18 +7,20 @@ from surgeon_passes.verify.activations import Activations
 from surgeon_passes.verify.batches import check
 from surgeon_passes.verify.compare import Difference, compare
 from surgeon_passes.verify.endcheck import EndCheck, end_check
-from surgeon_passes.verify.feeds import generate_feeds, load_data
+from surgeon_passes.verify.feeds import Sample, generate_feeds, generate_samples, load_data
 from surgeon_passes.verify.segments import SegmentedSession, open_model
 
 __all__ = [
     "Activations",
     "Difference",
     "EndCheck",
+    "Sample",
     "SegmentedSession",
     "check",
     "compare",
     "end_check",
     "generate_feeds",
+    "generate_samples",
     "load_data",
     "open_model",
 ]

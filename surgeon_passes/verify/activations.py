@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from surgeon_passes.runtime import RuntimeFailure, Value
-from surgeon_passes.verify.feeds import Shapes, generate_feeds
+from surgeon_passes.verify.feeds import Feeds, generate_feeds
 from surgeon_passes.verify.segments import Model, open_model, read_model
 
 
 class Activations:
-    """Values of the original's main-graph tensors on given feeds, or on generated ones.
+    """Values of the original's main-graph tensors on given feeds, or on those that ``generate`` makes up.
 
     Nothing runs until values are asked for; what was fetched is kept. ``failure`` is why there are none, or "".
     """
@@ -19,12 +19,12 @@ class Activations:
         self,
         model: Model,
         feeds: Sequence[Mapping[str, Value]] | None = None,
-        shapes: Shapes | None = None,
-        seed: int = 0,
+        generate: Callable[[], Sequence[Feeds]] | None = None,
     ) -> None:
         self.has_data = bool(feeds)
         self.failure = ""
-        self._model, self._shapes, self._seed = model, shapes, seed
+        self._model = model
+        self._generate = generate or (lambda: generate_feeds(model))
         self._feeds: list[dict[str, Value]] = [dict(f) for f in feeds or ()]
         self._made: set[str] | None = None
         self._kept: list[dict[str, Value]] = []
@@ -62,7 +62,7 @@ class Activations:
             return
         proto, _ = read_model(self._model)
         if not self._feeds:
-            self._feeds = list(generate_feeds(self._model, self._shapes, self._seed))
+            self._feeds = list(self._generate())
         self._made = {n for node in proto.graph.node for n in node.output if n}
         self._outputs = {o.name for o in proto.graph.output}
         self._kept = [dict(f) for f in self._feeds]

@@ -15,7 +15,7 @@ from surgeon_passes.verify.assemble import assemble
 from surgeon_passes.verify.bounds import HALF
 from surgeon_passes.verify.inputs import LARGE
 from surgeon_passes.verify.reference import ReferenceSession
-from surgeon_passes.verify.shapes import Shape
+from surgeon_passes.verify.resize import Shape
 from surgeon_passes.verify.sides import Unfit
 from surgeon_passes.verify.trial import Trial
 
@@ -101,7 +101,7 @@ class _Alone:
         modes = ("wide",) if self.trial.integers == "wide" else ()
         if self.trial.has_indices():
             modes = (*modes, "small", "ones", "count")
-        for shapes in self.trial.candidates.shapes:
+        for shapes in self.trial.candidates:
             for mode in modes or ("small",):
                 yield shapes, mode, None
 

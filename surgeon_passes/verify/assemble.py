@@ -9,14 +9,13 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from surgeon_passes.index import subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.export import function_protos, node_proto, tensor_proto
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.region import NodeImage, TensorType, Types
 from surgeon_passes.runtime import Array, external_stub
 from surgeon_passes.verify.bounds import HALF, elem_type
-from surgeon_passes.verify.sides import Sides, Unfit, captured, inner_nodes
+from surgeon_passes.verify.sides import Sides, Unfit, captured, inner_nodes, loop_counts
 
 _EXTERNAL_BYTES = 1 << 16
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
@@ -42,10 +41,14 @@ class Piece:
     """names of the values to compare, before and after"""
     casts: list[int] = field(default_factory=list)
     """per output the type to which it is cast because numpy lacks its own, or 0"""
+    trips: dict[str, Array] = field(default_factory=dict)
+    """trip counts of loops, by the names under which they are fed: not every run needs all turns"""
 
-    @property
-    def prefix(self) -> str:
-        return f"r{self.number}~"
+    prefix: str = field(init=False, default="")
+    """of every name in the model"""
+
+    def __post_init__(self) -> None:
+        self.prefix = f"r{self.number}~"
 
     def input_name(self, position: int) -> str:
         via = "f" if self.feed_types[position] != self.real_types[position] else ""
@@ -72,6 +75,8 @@ def piece_of(number: int, sides: Sides, wide: bool, types: Types) -> Piece:
         piece.casts.append(cast)
         first = _output_name(piece, sides.names[0][id(before)], "b", place)
         piece.outputs.append((first, _output_name(piece, sides.names[1][id(after)], "a", place)))
+    counts = loop_counts(sides)
+    piece.trips = {f"{piece.prefix}k{n}": array_of(c) for n, c in enumerate(sides.constants) if id(c) in counts}
     return piece
 
 
@@ -144,10 +149,9 @@ def _add_functions(model: ModelProto, graph: gs.Graph, opsets: dict[str, int]) -
 
 def _add_boundary(piece: Piece, made: Assembly, fed_constants: bool) -> None:
     graph = made.model.graph
-    has_bodies = any(next(iter(subgraphs(image.node)), None) is not None for image in piece.sides.images())
     for position, found in enumerate(piece.sides.input_types):
         name = piece.input_name(position)
-        rank = None if has_bodies else found.rank  # a branch that is not taken may contradict it
+        rank = None if piece.sides.has_bodies else found.rank  # a branch that is not taken may contradict it
         kind = graph.input.add(name=name).type.tensor_type
         kind.elem_type = piece.feed_types[position]
         if rank is not None:
@@ -161,7 +165,9 @@ def _add_boundary(piece: Piece, made: Assembly, fed_constants: bool) -> None:
     for position, constant in enumerate(piece.sides.constants):
         name = f"{piece.prefix}k{position}"
         dtype = elem_type(constant)
-        if fed_constants and dtype in _FED:
+        if name in piece.trips:
+            graph.input.append(helper.make_tensor_value_info(name, dtype, list(constant.shape)))
+        elif fed_constants and dtype in _FED:
             fed = TensorProto.FLOAT if piece.wide and dtype in HALF else dtype
             graph.input.append(helper.make_tensor_value_info(name, fed, list(constant.shape)))
         else:

@@ -136,11 +136,12 @@ class _Checker:
         return trial
 
     def chunks(self, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
-        """Batches of trials with one set of opsets, bounded in number, activations and weights."""
+        """Batches of trials with one set of opsets and runs, bounded in number, activations and weights."""
         groups: dict[Any, list[Trial]] = {}
         for trial in trials:
             scope = trial.piece.sides.region.scope
-            key = (tuple(sorted(scope.opsets.items())), self.calls(trial.piece.sides), trial.candidates.wanted)
+            runs = (trial.candidates.wanted, trial.candidates.alike)
+            key = (tuple(sorted(scope.opsets.items())), self.calls(trial.piece.sides), runs)
             groups.setdefault(key, []).append(trial)
         for group in groups.values():
             chunk: list[Trial] = []
@@ -160,8 +161,8 @@ class _Checker:
 
     def run_chunk(self, chunk: list[Trial], named: int) -> None:
         """Give each trial its verdict or its errors; a failure isolates the trials that cause it."""
-        lonely = [t for t in chunk if not t.candidates.shapes]
-        together = [t for t in chunk if t.candidates.shapes]
+        lonely = [t for t in chunk if not t.candidates.first(1)]
+        together = [t for t in chunk if t.candidates.first(1)]
         for trial in lonely:
             check_alone(trial, self.graph, self.activations)
         if not together:
@@ -169,7 +170,7 @@ class _Checker:
         try:
             made = assemble([t.piece for t in together], self.graph)
             session = Session(made.model, external=made.external)
-            for attempt in range(max(min(t.candidates.wanted, len(t.candidates.shapes)) for t in together)):
+            for attempt in range(max(len(t.candidates.first(t.candidates.wanted)) for t in together)):
                 for kind in KINDS:
                     self.run_kind(together, session, attempt, kind)
         except (RuntimeFailure, Unfit) as failure:
@@ -178,7 +179,7 @@ class _Checker:
             self.split(together, failure, named)
 
     def run_kind(self, chunk: Sequence[Trial], session: Session, attempt: int, kind: str) -> None:
-        live = [t for t in chunk if t.verdict is None and kind in t.kinds]
+        live = [t for t in chunk if t.verdict is None and t.takes(kind, attempt)]
         if not live:
             return
         own = {id(t): self.feeds(t, attempt, kind) for t in chunk}
@@ -197,8 +198,7 @@ class _Checker:
                 return
 
     def feeds(self, trial: Trial, attempt: int, kind: str) -> dict[str, Array]:
-        shapes = trial.candidates.shapes
-        return trial.feeds(shapes[min(attempt, len(shapes) - 1)], attempt, kind)
+        return trial.feeds(trial.candidates.first(attempt + 1)[-1], attempt, kind)
 
     def split(self, chunk: list[Trial], failure: Exception, named: int) -> None:
         """Blame the trials that ONNX Runtime names, or bisect."""
@@ -235,7 +235,7 @@ class _Checker:
 
 
 def _elements(trial: Trial) -> int:
-    return elements(trial.candidates.shapes[0]) if trial.candidates.shapes else 0
+    return sum(map(elements, trial.candidates.first(1)))
 
 
 def _weight(trial: Trial) -> int:

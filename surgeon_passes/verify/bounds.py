@@ -10,7 +10,7 @@ from typing import Any
 import onnx_graphsurgeon as gs
 from onnx import TensorProto
 
-from surgeon_passes.model.constants import onnx_dtype
+from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.region import Exactness, NodeImage, Tolerances, Types
 
 HALF = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})

@@ -55,6 +55,14 @@ def _input_type(value: ValueInfoProto) -> InputType:
 # --- guessing ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One set of feeds, and what the model gives on it."""
+
+    feeds: Feeds
+    outputs: dict[str, Value]
+
+
 def generate_feeds(
     model: Model, shapes: Shapes | None = None, seed: int = 0, runner: Runner | None = None
 ) -> list[Feeds]:
@@ -62,6 +70,13 @@ def generate_feeds(
 
     Raises RuntimeFailure, with the first reason of ONNX Runtime, where nothing that was tried runs.
     """
+    return [sample.feeds for sample in generate_samples(model, shapes, seed, runner)]
+
+
+def generate_samples(
+    model: Model, shapes: Shapes | None = None, seed: int = 0, runner: Runner | None = None
+) -> list[Sample]:
+    """As :func:`generate_feeds`, with the outputs of the run that each set of feeds has shown to be legal."""
     proto, _ = read_model(model)
     inputs = [_with_shapes(i, shapes or {}) for i in model_inputs(proto)]
     odd = next((i for i in inputs if i.kind != "tensor"), None)
@@ -72,8 +87,8 @@ def generate_feeds(
     return _first_that_run(inputs, session, wanted, seed)
 
 
-def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, seed: int) -> list[Feeds]:
-    found: list[Feeds] = []
+def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, seed: int) -> list[Sample]:
+    found: list[Sample] = []
     seen: set[tuple[tuple[int, ...], ...]] = set()
     reason = ""
     modes = _modes(inputs)
@@ -81,14 +96,19 @@ def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, s
         if sizes in seen:
             continue
         seen.add(sizes)
+        tried: set[tuple[Any, ...]] = set()
         for floats, integers in modes:
             feeds = _feeds(inputs, sizes, floats, integers, seed + len(found))
+            drawn = (floats, *(x.tobytes() for x in feeds.values() if x.dtype.kind in "iu"))
+            if drawn in tried:  # of a single number two ways to draw it may make the same
+                continue
+            tried.add(drawn)
             try:
-                session.run(feeds)
+                outputs = session.run(feeds)
             except RuntimeFailure as failure:
                 reason = reason or str(failure)
                 continue
-            found.append(feeds)
+            found.append(Sample(feeds, outputs))
             modes = [(floats, integers)]
             break
         if len(found) == wanted or (found and len(seen) > 2 * len(_SIZES)):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from surgeon_passes.runtime import Array
-from surgeon_passes.verify.shapes import Shape
+from surgeon_passes.verify.resize import Shape
 
 KINDS = ("normal", "zeros", "large", "sparse")
 LARGE = (1e3, 30.0, 4.0)

@@ -25,9 +25,9 @@ from onnx import (
     numpy_helper,
 )
 
-from surgeon_passes.model.constants import map_external
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.order import captures, sorted_nodes
+from surgeon_passes.model.weights import Weights
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value, external_stub, is_too_large
 
 SEGMENT_NODES = 1500
@@ -73,7 +73,7 @@ class _Segment:
 
 
 class SegmentedSession:
-    """Looks like :class:`surgeon_passes.runtime.Session`. ``folder`` is where external data lies.
+    """Looks like :class:`surgeon_passes.runtime.Session`. ``folder`` is where external data lies, or what finds it.
 
     ``keep`` keeps the segments' sessions for further runs. Raises RuntimeFailure.
     """
@@ -81,14 +81,14 @@ class SegmentedSession:
     def __init__(
         self,
         model: ModelProto,
-        folder: str | Path = "",
+        folder: str | Path | Weights = "",
         *,
         level: str = "off",
         extra_outputs: Sequence[str] = (),
         segment_nodes: int = SEGMENT_NODES,
         keep: bool = True,
     ) -> None:
-        self._model, self._folder, self._level, self._keep = model, str(folder), level, keep
+        self._model, self._files, self._level, self._keep = model, Weights.of(folder), level, keep
         graph = model.graph
         self._weights = {t.name: t for t in graph.initializer}
         self._sparse = {t.values.name: t for t in graph.sparse_initializer}
@@ -221,9 +221,7 @@ class SegmentedSession:
         if name not in self._arrays:
             if name in self._sparse:
                 raise RuntimeFailure(f"the sparse initializer '{name}' is an output")
-            tensor = self._weights[name]
-            is_file = tensor.data_location == TensorProto.EXTERNAL
-            self._arrays[name] = map_external(tensor, self._folder) if is_file else numpy_helper.to_array(tensor)
+            self._arrays[name] = self._files.aligned(self._weights[name])
         return self._arrays[name]
 
 
@@ -287,19 +285,19 @@ def type_from_text(text: str) -> TypeProto:
 
 # --- one session or many -------------------------------------------------------------------------------------------------
 
-Model: TypeAlias = ModelProto | tuple[ModelProto, str] | str | Path
-"""A proto, one with the folder of its external data, or a file."""
+Model: TypeAlias = ModelProto | tuple[ModelProto, str | Weights] | str | Path
+"""A proto, one with the folder of its external data or what finds it, or a file."""
 Runner: TypeAlias = Session | SegmentedSession
 
 
-def read_model(model: Model) -> tuple[ModelProto, str]:
-    """(proto, folder of its external data); external data is not read. Raises RuntimeFailure."""
+def read_model(model: Model) -> tuple[ModelProto, Weights]:
+    """(proto, what finds its external data); external data is not read. Raises RuntimeFailure."""
     if isinstance(model, ModelProto):
-        return model, ""
+        return model, Weights()
     if isinstance(model, tuple):
-        return model
+        return model[0], Weights.of(model[1])
     try:
-        return onnx.load(str(model), load_external_data=False), str(Path(model).parent)
+        return onnx.load(str(model), load_external_data=False), Weights(Path(model).parent)
     except Exception as error:
         raise RuntimeFailure(f"{model} cannot be read: {error}") from error
 
@@ -309,24 +307,24 @@ def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str]
 
     Inputs and outputs of types that numpy lacks (bfloat16, float8) come and go as float32. Raises RuntimeFailure.
     """
-    proto, folder = read_model(model)
+    proto, weights = read_model(model)
     if node_count(proto.graph) > SEGMENTED_FROM or is_too_large(proto):
-        return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
+        return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     if any(_carrier(v.type) for v in proto.graph.input):
-        return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
+        return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     if extra_outputs or not isinstance(model, (str, Path)):
-        session = _whole(proto, folder, level, extra_outputs)
+        session = _whole(proto, weights, level, extra_outputs)
     else:
         session = Session(model, level=level)
     if session.opaque_outputs():
-        return SegmentedSession(proto, folder, level=level, extra_outputs=extra_outputs)
+        return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     return session
 
 
-def _whole(proto: ModelProto, folder: str, level: str, extra_outputs: Sequence[str]) -> Session:
+def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Sequence[str]) -> Session:
     """One session over a proto, its external data mapped and ``extra_outputs`` added."""
     outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
-    external = {t.name: map_external(t, folder) for t in outside}
+    external = {t.name: weights.aligned(t) for t in outside}
     if extra_outputs:
         whole = ModelProto()
         whole.CopyFrom(proto)

@@ -3,33 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.ops.traits import ELEMENTWISE, SPATIAL
+from surgeon_passes.ops.traits import ELEMENTWISE
 from surgeon_passes.region import ANONYMOUS, Dim, NodeImage, TensorType
+from surgeon_passes.verify.resize import BATCH, Shape, constant_shape, enlarged, is_local, reduced
 
-Shape = tuple[int, ...]
 Hint = Mapping[int, int]
 
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
-_BATCH = 16
 _EQUAL = (1, 2, 4, 8, 16, 32, 64, 96, 128, 224, 256)
 _UNKNOWN = (6, 4, 8, 1, 16, 32)
 _MAX_ELEMENTS = 1 << 24
-_GLOBAL = frozenset({"GlobalAveragePool", "GlobalMaxPool"})
+_MANY_ELEMENTS = 1 << 18
+"""Of a boundary: from here on named dims are as small as they may be."""
 _CHANNELS_FIRST = frozenset({"BatchNormalization", "InstanceNormalization", "PRelu"})
 
 
-@dataclass(frozen=True, slots=True)
 class Candidates:
-    """``shapes``: one tuple of shapes (one per boundary input) per try; ``wanted``: how many of them are to be checked."""
+    """Shapes of a boundary in the order in which they are tried, each made when it is asked for.
 
-    shapes: tuple[tuple[Shape, ...], ...]
-    wanted: int
+    A try is one tuple of shapes, one per boundary input; ``wanted`` is how many of them are to be checked, ``alike``
+    whether nothing in the region can tell them apart but a batch that is written into it.
+    """
+
+    def __init__(self, tries: Iterable[tuple[Shape, ...]], wanted: int, alike: bool = False) -> None:
+        self._rest = iter(tries)
+        self._found: dict[tuple[Shape, ...], None] = {}
+        self.wanted, self.alike = wanted, alike
+
+    def first(self, count: int) -> list[tuple[Shape, ...]]:
+        """The first ``count`` distinct tries, fewer where there are not so many."""
+        while len(self._found) < count:
+            more = next(self._rest, None)
+            if more is None:
+                break
+            self._found.setdefault(more)
+        return list(islice(self._found, count))
+
+    def __iter__(self) -> Iterator[tuple[Shape, ...]]:
+        number = 0
+        while len(found := self.first(number + 1)) > number:
+            yield found[number]
+            number += 1
+
+    @property
+    def shapes(self) -> tuple[tuple[Shape, ...], ...]:
+        """All tries."""
+        return tuple(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,44 +77,84 @@ def candidates(
     """Shapes to try for ``inputs`` of ``types``.
 
     Static shapes are one candidate, with the spatial size reduced in a first one where that loses nothing. Symbolic dims
-    take distinct sizes, then equal ones, and two are wanted; what is unknown is guessed.
+    take distinct sizes, then equal ones, and two are wanted; what is unknown is guessed. Of those, too, the first have
+    their spatial size reduced where it is static, and few rows where they are large.
     """
     if all(t.is_static for t in types):
         whole = tuple(tuple(int(d) for d in t.shape or ()) for t in types)  # type: ignore[arg-type]
         images = (*before, *after)
         small = (reduced(whole, before, after) if reducible else None) or whole
         small = (enlarged(small, images) if reducible else None) or small
-        return Candidates((whole,) if small == whole else (small, whole), 1)
-    return _open_candidates(types, [_knowledge(t, (*before, *after)) for t in inputs])
+        return Candidates((small, whole), 1)
+    known = [_knowledge(t, before) for t in inputs]  # after may hold what was written for one size
+    said = _said_sizes(types, known)
+    least = list(islice(_affordable(types, known, said), 2))
+    local = reducible and _is_static_inside(types) and all(map(is_local, (*before, *after)))
+    near: list[tuple[Shape, ...]] = []
+    if local:
+        near = [s for few in _few_rows(types, known, said) if (s := reduced(few, before, after))]
+    if not near and any(elements(shapes) > _MANY_ELEMENTS for shapes in least):
+        near = list(_few_rows(types, known, said))
+    return Candidates(_open_tries(types, known, said, near), len(least) if said and least else 2, alike=local)
+
+
+def _is_static_inside(types: Sequence[TensorType]) -> bool:
+    """Whether no spatial size is symbolic or unknown: such a size is small as it is."""
+    return all(t.shape is not None and all(isinstance(d, int) for d in t.shape[2:]) for t in types)
+
+
+def _few_rows(
+    types: Sequence[TensorType], known: Sequence[Knowledge], said: Mapping[str, int]
+) -> Iterator[tuple[Shape, ...]]:
+    """Two sizes of named dims, as small as they can be with every broadcast still showing."""
+    symbols = sorted({s for t in types for d in _symbolic(t) for s in _symbols(d)})
+    for least in (2, 3):
+        sizes = {s: least + 2 * i for i, s in enumerate(symbols)}
+        shapes = [_concrete(t, k, {**sizes, **said}, 2) for t, k in zip(types, known, strict=True)]
+        legal = tuple(s for s in shapes if s is not None)
+        if symbols and len(legal) == len(shapes):
+            yield legal
 
 
 # --- symbols and guesses -------------------------------------------------------------------------------------------------
 
 
-def _open_candidates(types: Sequence[TensorType], known: Sequence[Knowledge]) -> Candidates:
-    """First with the sizes that the nodes say, then without; enough of the first are all that is to be checked."""
-    said = _said_sizes(types, known)
-    found: dict[tuple[Shape, ...], None] = {}
-    wanted = 2
-    for held in (said, {}) if said else ({},):
-        for shapes in _tries(types, known, held):
-            if sum(math.prod(s) for s in shapes) <= _MAX_ELEMENTS:
-                found.setdefault(shapes)
-        if held and found:
-            wanted = min(wanted, len(found))
-    return Candidates(tuple(found), wanted)
+def _open_tries(
+    types: Sequence[TensorType],
+    known: Sequence[Knowledge],
+    said: Mapping[str, int],
+    small: Sequence[tuple[Shape, ...]],
+) -> Iterator[tuple[Shape, ...]]:
+    """The small ones; then all with the sizes that the nodes say, then all without."""
+    yield from small
+    yield from _affordable(types, known, said)
+    if said:
+        yield from _affordable(types, known, {})
+
+
+def _affordable(
+    types: Sequence[TensorType], known: Sequence[Knowledge], held: Mapping[str, int]
+) -> Iterator[tuple[Shape, ...]]:
+    """Distinct tries with at most :data:`_MAX_ELEMENTS`."""
+    seen: set[tuple[Shape, ...]] = set()
+    for shapes in _tries(types, known, held):
+        if shapes not in seen and sum(math.prod(s) for s in shapes) <= _MAX_ELEMENTS:
+            seen.add(shapes)
+            yield shapes
 
 
 def _tries(
     types: Sequence[TensorType], known: Sequence[Knowledge], held: Mapping[str, int]
 ) -> Iterator[tuple[Shape, ...]]:
-    symbols = sorted({s for t in types for d in _symbolic(t) for s in d.symbols()})
+    symbols = sorted({s for t in types for d in _symbolic(t) for s in _symbols(d)})
     named = [s for s in symbols if not s.startswith(ANONYMOUS)]
+    guessed = _anonymous(types)
     flat = all(t.shape is not None and len(t.shape) <= 2 for t in types)
-    for sizes in _assignments(named, _BATCH if flat else 0):
+    for sizes in _assignments(named, BATCH if flat else 0):
         for guess in _UNKNOWN if len(named) < len(symbols) or _has_unknown(types) else (1,):
             full = {**sizes, **held}
-            _guess_anonymous(types, full, guess)
+            for name, axis in guessed.items():
+                full.setdefault(name, guess if axis is None else _guessed(axis, guess))
             shapes = tuple(_concrete(t, k, full, guess) for t, k in zip(types, known, strict=True))
             legal = tuple(s for s in shapes if s is not None)
             if len(legal) == len(shapes):
@@ -100,11 +167,21 @@ def _symbolic(found: TensorType) -> list[Dim]:
     return [d for d in found.shape or () if d is not None and not isinstance(d, int)]
 
 
+@lru_cache(maxsize=4096)
+def _symbols(dim: Dim) -> frozenset[str]:
+    return dim.symbols()
+
+
 def _bare(dim: Dim | int | None) -> str | None:
     """The name of a dim that is no more than a name."""
-    if dim is None or isinstance(dim, int) or len(dim.symbols()) != 1:
+    return None if dim is None or isinstance(dim, int) else _name_of(dim)
+
+
+@lru_cache(maxsize=4096)
+def _name_of(dim: Dim) -> str | None:
+    if len(_symbols(dim)) != 1:
         return None
-    (name,) = dim.symbols()
+    (name,) = _symbols(dim)
     return name if all(dim.evaluate({name: size}) == size for size in _PRIMES) else None
 
 
@@ -120,15 +197,17 @@ def _said_sizes(types: Sequence[TensorType], known: Sequence[Knowledge]) -> dict
     return found
 
 
-def _guess_anonymous(types: Sequence[TensorType], sizes: dict[str, int], guess: int) -> None:
-    """Sizes that only the data tells are guessed as unknown dims are; one name is one size."""
+def _anonymous(types: Sequence[TensorType]) -> dict[str, int | None]:
+    """Names that may need a guess, with the first axis where one stands for a whole dim: one name is one size."""
+    found: dict[str, int | None] = {}
     for entry in types:
         for axis, dim in enumerate(entry.shape or ()):
             name = _bare(dim)
             if name is not None and name.startswith(ANONYMOUS):
-                sizes.setdefault(name, _guessed(axis, guess))
-    for name in (s for t in types for d in _symbolic(t) for s in d.symbols()):
-        sizes.setdefault(name, guess)
+                found.setdefault(name, axis)
+    for name in (s for t in types for d in _symbolic(t) for s in _symbols(d)):
+        found.setdefault(name, None)
+    return found
 
 
 def _guessed(axis: int, guess: int) -> int:
@@ -184,15 +263,9 @@ def _knowledge(tensor: gs.Tensor, images: Sequence[NodeImage]) -> Knowledge:
     return Knowledge(rank, sizes)
 
 
-def _constant_shape(image: NodeImage, position: int) -> Shape | None:
-    if len(image.inputs) <= position or not isinstance(image.inputs[position], gs.Constant):
-        return None
-    return tuple(int(d) for d in image.inputs[position].shape)
-
-
 def _said_by(image: NodeImage, position: int) -> Knowledge:
     op = image.node.op
-    other = _constant_shape(image, 1 - position) if position < 2 else None
+    other = constant_shape(image, 1 - position) if position < 2 else None
     if other is None:
         return Knowledge()
     if op in ("Conv", "ConvTranspose"):
@@ -214,107 +287,6 @@ def _contracted(image: NodeImage, position: int, other: Shape) -> Knowledge:
         return Knowledge(rank, {-2 if image.node.attrs.get("transA") else -1: size})
     size = other[-2] if image.node.attrs.get("transA") else other[-1]
     return Knowledge(rank, {-1 if image.node.attrs.get("transB") else -2: size})
-
-
-# --- larger batches -------------------------------------------------------------------------------------------------------
-
-
-def enlarged(shapes: Sequence[Shape], images: Sequence[NodeImage]) -> tuple[Shape, ...] | None:
-    """``shapes`` with a larger batch where that only adds rows, or None.
-
-    One element says little about its channel: [1, 512] leaves nothing to take a scale from.
-    """
-    batched = [s for s in shapes if len(s) >= 2]
-    if not batched or any(s[0] != 1 for s in batched) or any(len(s) == 1 and s[0] > 1 for s in shapes):
-        return None
-    collapses = any(image.node.op in _GLOBAL for image in images)
-    if not collapses and max(math.prod(s[2:]) for s in batched) >= _BATCH:
-        return None
-    if not all(_adds_rows(image) for image in images):
-        return None
-    return tuple((_BATCH, *s[1:]) if len(s) >= 2 else s for s in shapes)
-
-
-def _adds_rows(image: NodeImage) -> bool:
-    """Whether every row along axis 0 is computed from the same row of the inputs alone."""
-    op = image.node.op
-    held = [list(t.shape) for t in image.inputs if isinstance(t, gs.Constant)]
-    if op == "Gemm":
-        return (
-            not image.node.attrs.get("transA")
-            and not isinstance(image.inputs[0], gs.Constant)
-            and len(held) + 1 == len(image.inputs)
-        )
-    if op == "MatMul":
-        return isinstance(image.inputs[1], gs.Constant) and len(image.inputs[1].shape) == 2
-    if op in ELEMENTWISE:
-        return all(len(s) < 2 or s[0] == 1 for s in held)
-    return op in _GLOBAL or op in SPATIAL
-
-
-# --- smaller spatial sizes -----------------------------------------------------------------------------------------------
-
-
-def reduced(
-    shapes: Sequence[Shape], before: Sequence[NodeImage], after: Sequence[NodeImage]
-) -> tuple[Shape, ...] | None:
-    """``shapes`` with smaller spatial sizes, or None where the region's meaning might depend on them.
-
-    The new size keeps the remainder by the product of the strides, so that windows end at the same offset, and leaves
-    room for a whole receptive field away from every border.
-    """
-    ranks = {len(s) for s in shapes if len(s) >= 3}
-    if len(ranks) != 1 or not all(_reducible(image) for image in (*before, *after)):
-        return None
-    spatial = ranks.pop() - 2
-    sizes = {s[2:] for s in shapes if len(s) >= 3 and math.prod(s[2:]) > 1}
-    if len(sizes) != 1 or any(1 < len(s) < 3 and math.prod(s) > 1 for s in shapes):
-        return None
-    (size,) = sizes
-    small = tuple(_smaller(size[axis], (before, after), axis, spatial) for axis in range(spatial))
-    if small == size:
-        return None
-    return tuple((*s[:2], *small) if len(s) >= 3 and s[2:] == size else s for s in shapes)
-
-
-def _reducible(image: NodeImage) -> bool:
-    op = image.node.op
-    if op in ELEMENTWISE or op in _GLOBAL:
-        return all(_broadcasts(t) for t in image.inputs)
-    return op in SPATIAL
-
-
-def _broadcasts(tensor: gs.Tensor) -> bool:
-    """Whether a constant operand has no spatial extent of its own."""
-    if not isinstance(tensor, gs.Constant):
-        return True
-    shape = list(tensor.shape)
-    return math.prod(shape[2:]) == 1 if len(shape) >= 3 else math.prod(shape) == 1 or not shape
-
-
-def _smaller(size: int, sides: Sequence[Sequence[NodeImage]], axis: int, spatial: int) -> int:
-    reach, strides = 1, 1
-    for images in sides:
-        side_reach, side_strides = 1, 1
-        for image in images:
-            kernel, stride, dilation = _window(image, axis, spatial)
-            side_reach += dilation * (kernel - 1) * side_strides
-            side_strides *= stride
-        reach, strides = max(reach, side_reach), max(strides, side_strides)
-    least = reach + 2 * strides + 2
-    return size if size <= least else least + (size - least) % strides
-
-
-def _window(image: NodeImage, axis: int, spatial: int) -> tuple[int, int, int]:
-    """(kernel, stride, dilation) of a node along a spatial axis."""
-    attrs = image.node.attrs
-    kernel = list(attrs.get("kernel_shape") or ())
-    if not kernel and image.node.op in ("Conv", "ConvTranspose"):
-        weight = _constant_shape(image, 1)
-        kernel = list(weight[2:]) if weight else []
-    values = (kernel, list(attrs.get("strides") or ()), list(attrs.get("dilations") or ()))
-    one, two, three = (int(v[axis]) if len(v) == spatial else 1 for v in values)
-    return one, two, three
 
 
 def elements(shapes: Sequence[Shape]) -> int:

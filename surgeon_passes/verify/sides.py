@@ -76,6 +76,16 @@ def captured(node: gs.Node) -> list[gs.Tensor]:
     return [t for key, t in read.items() if key not in made]
 
 
+def loop_counts(sides: Sides) -> set[int]:
+    """Ids of the constants that are trip counts and nothing else, where the region is loops alone."""
+    loops = list(sides.images())
+    if any(image.node.op != "Loop" or image.node.domain for image in loops):
+        return set()
+    counts = {id(i.inputs[0]) for i in loops if i.inputs and isinstance(i.inputs[0], gs.Constant)}
+    read = {id(t) for i in loops for t in (*i.inputs[1:], *captured(i.node))}
+    return counts - read - {id(t) for pair in sides.region.outputs for t in pair}
+
+
 def sides_of(region: Region, types: Types) -> Sides:
     """Cut ``region`` free. Raises Unfit where it cannot stand alone."""
     sides = Sides(region)
@@ -120,6 +130,7 @@ class _Walk:
         self.found = sides.after if after else sides.before
         self.names, self.others = sides.names[after], sides.names[not after]
         self.letter = "a" if after else "b"
+        self.asks_for_types = any(i.node.op in _READS_TYPE for i in (*images, *self.cone.values()))
         self.valued: set[int] = set()
 
     def run(self, outputs: Sequence[gs.Tensor]) -> None:
@@ -146,6 +157,8 @@ class _Walk:
     def read_by_value(self, outputs: Sequence[gs.Tensor]) -> set[int]:
         """Ids of tensors whose values are needed: those are not cut, though another node asks only for their type."""
         found: set[int] = set()
+        if not self.asks_for_types:
+            return found
         todo = list(outputs)
         while todo:
             tensor = todo.pop()

@@ -10,6 +10,7 @@ from onnx import TensorProto
 from surgeon_passes.index import Scope
 from surgeon_passes.region import Exactness, NodeImage, Region, TensorType, Verdict
 from surgeon_passes.verify import batches
+from surgeon_passes.verify import trial as trial_module
 from surgeon_passes.verify.batches import check
 
 from .regions import FLOAT, Known, Sym, graph_of, region, typed
@@ -123,6 +124,25 @@ def test_a_sum_that_cancels_is_no_false_refutation() -> None:
     assert verdict(conv_bn(move_and_spoil)).status == "refuted"
 
 
+def test_what_nearly_cancels_on_zeros_alone_takes_no_run_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel is measured by what it is on ordinary inputs; only what that does not excuse asks for noise."""
+
+    def cancel(c: Constants) -> None:
+        s = c["gamma"].astype(np.float64) / np.sqrt(c["var"].astype(np.float64) + 1e-5)
+        c["beta"][:] = (1e-3 - s * (c["b"].astype(np.float64) - c["mean"])).astype(np.float32)
+        c["B"] = (s * (c["b"].astype(np.float64) - c["mean"]) + c["beta"]).astype(np.float32)
+
+    def cancel_and_spoil(c: Constants) -> None:
+        cancel(c)
+        c["B"][2] += 1e-3
+
+    loaded: list[int] = []
+    real = trial_module.Session
+    monkeypatch.setattr(trial_module, "Session", lambda *a, **k: (loaded.append(1), real(*a, **k))[1])
+    assert verdict(conv_bn(cancel)).status == "verified" and not loaded
+    assert verdict(conv_bn(cancel_and_spoil)).status == "refuted" and loaded
+
+
 def test_a_huge_bias_hides_no_error_in_a_tiny_signal() -> None:
     weight = np.full((4, 4, 1, 1), 0.1, np.float32)
     bias = np.full(4, 1e4, np.float32)
@@ -132,6 +152,32 @@ def test_a_huge_bias_hides_no_error_in_a_tiny_signal() -> None:
             text.format("", "w"), text.format("2", "W"), constants={"w": weight, "W": weight * factor, "b": bias}
         )
         assert verdict(one, typed(x=(FLOAT, [1, 4, 16, 16]))).status == status
+
+
+def test_a_second_batch_size_takes_one_kind_where_rows_are_computed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[tuple[int, ...]] = []
+    real = batches.Session.run
+
+    def counted(self: object, feeds: dict[str, np.ndarray], outputs: object = None) -> object:
+        fed.extend(x.shape for x in feeds.values())
+        return real(self, feeds, outputs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(batches.Session, "run", counted)
+    batch = typed(x=(FLOAT, [Sym("N"), 8, 56, 56]))
+    assert verdict(conv_bn(), batch).status == "verified"
+    assert fed == [(2, 8, 7, 7)] * 4 + [(3, 8, 7, 7)]
+    fed.clear()
+    shaped = region("a = Relu(x)\ny = Flatten(a)", "b = Flatten(x)\ny2 = Relu(b)")
+    assert verdict(shaped, batch).status == "verified"
+    assert len(fed) == 8 and len(set(fed)) == 2
+
+
+def test_a_batch_that_is_written_into_a_constant_is_refuted() -> None:
+    scale = np.full((1, 8, 1, 1), 2, np.float32)
+    held = {"s": scale, "S": np.repeat(scale, 3, axis=0)}
+    one = region("y = Mul(x, s)", "y2 = Mul(x, S)", constants=held, exactness=Exactness.EXACT)
+    assert verdict(one, typed(x=(FLOAT, [3, 8, 5, 5]))).status == "verified"
+    assert verdict(one, typed(x=(FLOAT, [Sym("N"), 8, 56, 56]))).status == "refuted"
 
 
 def test_spatial_size_is_reduced_but_padding_mistakes_show() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,41 @@ def test_spatial_size_keeps_a_receptive_field_and_the_stride_remainder(attrs: st
     found = shapes_of(conv(224, attrs, kernel), static(1, 2, 224, 224))
     assert found[0] == ((1, 2, small, small),)
     assert found[1] == ((1, 2, 224, 224),)
+
+
+def test_beside_an_open_batch_the_spatial_size_is_reduced_too() -> None:
+    found = shapes_of(conv(224), TensorType(FLOAT, (Sym("N"), 2, 224, 224)))
+    assert [s[0][1:] for s in found[:3]] == [(2, 7, 7), (2, 7, 7), (2, 224, 224)]
+    assert [s[0][0] for s in found[:2]] == [2, 3]
+    flat = shapes_of(region("y = Flatten(x)", "y2 = Flatten(x)"), TensorType(FLOAT, (Sym("N"), 2, 64, 64)))
+    assert flat[0][0][2:] == (64, 64)
+    open_width = shapes_of(conv(224), TensorType(FLOAT, (1, 2, 224, Sym("W"))))
+    assert open_width[0][0][2] == 224
+    cone = shapes_of(conv(224), TensorType(FLOAT, (Sym("N"), 2, 224, 224)), reducible=False)
+    assert cone[0][0][2:] == (224, 224)
+
+
+def test_large_rows_are_few() -> None:
+    one = region("y = Softmax(x)", "y2 = Softmax<axis: int = -1>(x)")
+    assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 512, 512)))[:3]] == [2, 3, 9]
+    assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 64, 64)))[:2]] == [3, 9]
+
+
+def test_tries_are_made_as_they_are_asked_for() -> None:
+    asked: list[int] = []
+
+    class Counting(Sym):
+        def evaluate(self, sizes: Mapping[str, int]) -> int:
+            asked.append(sizes["N"])
+            return super().evaluate(sizes)
+
+    one = region("y = Add(x, z)", "y2 = Add(z, x)")
+    types = [TensorType(FLOAT, (Sym("N"), 8, 4)), TensorType(FLOAT, (Counting("N", 2, 1), 8, 4))]
+    found = candidates(types, one.before, one.after, list(one.before[0].inputs))
+    few = found.first(found.wanted)
+    made = len(asked)
+    assert len(found.shapes) > 8 and len(asked) > 2 * made
+    assert list(found.shapes[:2]) == few and found.wanted == 2
 
 
 def test_odd_sizes_stay_odd_under_stride_two() -> None:
