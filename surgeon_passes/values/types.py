@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -24,6 +24,9 @@ from surgeon_passes.values.loops import carried_types
 from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.solver import Solver
 from surgeon_passes.values.symbols import Poly
+
+Stated: TypeAlias = "onnx.ValueInfoProto | TensorType"
+"""What is stated of a tensor's type: by the file, or by a gs.Variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,12 @@ class TypeMap:
     def stale(self) -> list[StaleShape]:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
         found, computed_types = [], self.declarable
-        for tensor, entry in self._hints.all():
-            declared, computed = type_shape(entry), type_shape(computed_types.type_of(tensor))
-            if declared is not None and computed is not None and _contradicts(declared, computed):
+        for tensor, stated in self._hints.all():
+            computed = type_shape(computed_types.type_of(tensor))
+            if computed is None or not _may_contradict(stated, computed):
+                continue
+            declared = type_shape(_read(stated))
+            if declared is not None and _contradicts(declared, computed):
                 found.append(StaleShape(tensor.name, declared, computed))
         return found
 
@@ -167,7 +173,7 @@ class _Hints:
 
     def __init__(self, index: GraphIndex, extras: Extras | None) -> None:
         written = {k: v for g in (extras.graphs.values() if extras else ()) for k, v in g.hints.items()}
-        self._sources: dict[int, tuple[gs.Tensor, onnx.ValueInfoProto | TensorType]] = {}
+        self._sources: dict[int, tuple[gs.Tensor, Stated]] = {}
         for tensor in index.tensors():
             if index.producer(tensor) is None or isinstance(tensor, gs.Constant):
                 continue
@@ -178,21 +184,27 @@ class _Hints:
 
     def get(self, key: int) -> TensorType | None:
         """dtype and rank by id(tensor), None where nothing is stated: dims that are stated may be stale."""
-        entry = self._stated(key)
-        return None if entry is None else without_dims(entry)
-
-    def all(self) -> Iterator[tuple[gs.Tensor, TensorType]]:
-        for key, (tensor, _) in self._sources.items():
-            entry = self._stated(key)
-            if entry is not None:
-                yield tensor, entry
-
-    def _stated(self, key: int) -> TensorType | None:
         found = self._sources.get(key)
         if found is None:
             return None
-        entry = found[1] if isinstance(found[1], TensorType) else declared_type(variable(found[1]))
-        return entry if entry.dtype or entry.shape is not None else None
+        entry = _read(found[1])
+        return without_dims(entry) if entry.dtype or entry.shape is not None else None
+
+    def all(self) -> Iterable[tuple[gs.Tensor, Stated]]:
+        return self._sources.values()
+
+
+def _read(stated: Stated) -> TensorType:
+    return stated if isinstance(stated, TensorType) else declared_type(variable(stated))
+
+
+def _may_contradict(stated: Stated, computed: Shape) -> bool:
+    """Whether the shapes have to be compared: a file's value_info mostly says the same numbers, and is read no further."""
+    if isinstance(stated, TensorType):
+        return stated.shape is not None
+    dims = stated.type.tensor_type.shape.dim
+    pairs = zip(dims, computed, strict=False)
+    return len(dims) != len(computed) or any([isinstance(b, int) and a.dim_value != b for a, b in pairs])
 
 
 def _contradicts(declared: Shape, computed: Shape) -> bool:
