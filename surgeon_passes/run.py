@@ -221,7 +221,7 @@ class Run:
             changed = [self.step(step, state) for step in steps]
             if not any(changed):
                 return iteration, True
-            state.rebuild()
+            state.refresh()
         return self.pipeline.max_iterations, not steps
 
     def step(self, step: Pass, state: State) -> bool:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.index import subgraphs
 from surgeon_passes.model.keys import Key, Keys
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import CONTROL_FLOW, QUANTIZATION
@@ -114,6 +113,6 @@ def _may_merge(state: State, node: gs.Node, functions: set[tuple[str, str]]) -> 
         return False
     if (domain_of(node.domain), node.op) in functions:
         return False
-    if node.op in CONTROL_FLOW or node.op in QUANTIZATION or any(True for _ in subgraphs(node)):
+    if node.op in CONTROL_FLOW or node.op in QUANTIZATION or state.index.holds_bodies(node):
         return False
     return not state.evaluator.draws(node)

@@ -61,7 +61,9 @@ class TypeMap:
         self.index = index if index is not None else GraphIndex(graph)
         self._hints = _Hints(self.index, extras)
         self.names = SizeNames(graph)
-        seeds = model_types(self.index, extras, self.names) if whole or _needs_whole(self.index) else None
+        seeds = None
+        if whole or _needs_whole(self.index, self.index.nodes()):
+            seeds = model_types(self.index, extras, self.names)
         self.solver = _with_loops(Solver(self.index, seeds, self._hints, self.names, strict))
         self._stated: list[tuple[gs.Tensor, TensorType]] = []
 
@@ -97,6 +99,8 @@ class TypeMap:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
         found, computed_types = [], self.declarable
         for tensor, stated in self._hints.all():
+            if self.index.producer(tensor) is None:
+                continue
             computed = type_shape(computed_types.type_of(tensor))
             if computed is None or not _may_contradict(stated, computed):
                 continue
@@ -110,9 +114,23 @@ class TypeMap:
 
         Dims are ints, names of single dims, or None.
         """
+        self._store(self.index.nodes())
+
+    def renew(self) -> bool:
+        """Infer anew what has changed since all was inferred, and store it; False where that takes a map made anew."""
+        touched = self.index.take_touched()
+        if self.solver.seeds is not None or _needs_whole(self.index, touched):
+            return False
+        if touched:
+            self._hints.add(t for node in touched for t in node.outputs)
+            order = [node for _, nodes in self.index.ordered() for node in nodes]
+            self._store(self.solver.renew(order, touched))
+        return True
+
+    def _store(self, nodes: Iterable[gs.Node]) -> None:
         interface = {id(t) for t in self.index.graph.outputs}
         declarable = self.declarable
-        for node in self.index.nodes():
+        for node in nodes:
             for tensor in node.outputs:
                 if tensor.name and isinstance(tensor, gs.Variable) and id(tensor) not in interface:
                     _store(tensor, declarable.type_of(tensor))
@@ -160,12 +178,12 @@ def _plain(dim: Dim) -> int | str | None:
     return dim
 
 
-def _needs_whole(index: GraphIndex) -> bool:
+def _needs_whole(index: GraphIndex, nodes: Iterable[gs.Node]) -> bool:
     """Whether some types can be told only from the whole model: what bodies are given, what a function gives, and whatever
-    is no tensor."""
-    if len(index.scopes) > 1 or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
+    is no tensor among what ``nodes`` make."""
+    if index.has_bodies() or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
         return True
-    return not all(is_for_tensors(n.op, index.opset(n), domain_of(n.domain)) for n in index.nodes())
+    return not all(is_for_tensors(n.op, index.opset(n), domain_of(n.domain)) for n in nodes)
 
 
 class _Hints:
@@ -179,7 +197,14 @@ class _Hints:
                 continue
             if id(tensor) in written:
                 self._sources[id(tensor)] = (tensor, written[id(tensor)])
-            elif tensor.dtype is not None or tensor.shape is not None:
+            else:
+                self.add([tensor])
+
+    def add(self, tensors: Iterable[gs.Tensor]) -> None:
+        """Take what tensors state themselves, where nothing else is stated of them."""
+        for tensor in tensors:
+            states = tensor.name and (tensor.dtype is not None or tensor.shape is not None)
+            if states and id(tensor) not in self._sources:
                 self._sources[id(tensor)] = (tensor, declared_type(tensor))
 
     def get(self, key: int) -> TensorType | None:
