@@ -84,7 +84,7 @@ def _wanted(name: str, names: list[str]) -> bool:
 def run(given: argparse.Namespace) -> list[Measured]:
     """Measure model by model; each is printed, and the JSON written anew, as soon as it is there."""
     chosen = tools.chosen(given.tool)
-    options = Options(given.calls, given.timeout, None, None, "call", given.latency, given.threads, runtime=True)
+    options = Options(given.calls, given.timeout, latency=given.latency, threads=given.threads, runtime=True)
     outputs.check(given.json, given.plot)
     found: list[Measured] = []
     with _folder(given.folder) as folder:

@@ -10,13 +10,14 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from surgeon_passes.bench.child import Reply, serve
-from surgeon_passes.bench.latency import Runs, interleaved, ratio
+from surgeon_passes.bench.latency import Blocks, Runs, interleaved, ratio
 from surgeon_passes.runtime import RuntimeFailure, Session
 from surgeon_passes.verify import end_check, generate_feeds, load_data, open_model
 from surgeon_passes.verify.feeds import Feeds
@@ -77,8 +78,11 @@ class Judge:
     def _is_large(self) -> bool:
         return node_count(self._original[0].graph) >= SEGMENTED_FROM
 
-    def latency(self, results: dict[str, str], seconds: float, threads: int) -> Reply:
-        """By name of result the median ``ms`` of a run and the ``ratio`` to the original (median, low, high)."""
+    def latency(self, results: dict[str, str], seconds: float, threads: int, ours: str) -> Reply:
+        """By name of result the median ``ms`` of a run and the ``ratio`` to the original (median, low, high).
+
+        Also ``ours``, the ratio of the result of that name to this one, where it is among them.
+        """
         if self._is_large:
             raise RuntimeFailure(f"the model has {SEGMENTED_FROM} nodes or more")
         feeds = self.feeds[0]
@@ -88,12 +92,15 @@ class Judge:
             return {name: _run_of(path, feeds, threads) for name, path in paths.items()}
 
         times = interleaved(make, seconds * len(paths), self._seed)
-        found = {}
-        for name, blocks in times.items():
-            one = ratio(blocks, times[ORIGINAL])
-            ms = 1e3 * median(t for block in blocks for t in block)
-            found[name] = {"ms": ms, "ratio": [one.median, one.low, one.high]}
-        return found
+        return {name: _latency(blocks, times[ORIGINAL], times.get(ours)) for name, blocks in times.items()}
+
+
+def _latency(blocks: Blocks, original: Blocks, ours: Blocks | None) -> Reply:
+    return {
+        "ms": 1e3 * median(seconds for block in blocks for seconds in block),
+        "ratio": astuple(ratio(blocks, original)),
+        "ours": None if ours is None else astuple(ratio(ours, blocks)),
+    }
 
 
 def _run_of(path: str | Path, feeds: Feeds, threads: int) -> Callable[[], Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,9 @@ SAMPLE = 0.001
 """Seconds that one sample takes at least: shorter runs are repeated."""
 RESAMPLED = 2000
 
-Runs = Mapping[str, Callable[[], Any]]
+Runs: TypeAlias = Mapping[str, Callable[[], Any]]
+Blocks: TypeAlias = Sequence[Sequence[float]]
+"""Seconds of one run, round by round, of each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def _repeats(run: Callable[[], Any]) -> int:
     return max(1, int(np.ceil(SAMPLE / max(time.perf_counter() - began, 1e-7))))
 
 
-def ratio(times: Sequence[Sequence[float]], base: Sequence[Sequence[float]], seed: int = 0) -> Ratio:
+def ratio(times: Blocks, base: Blocks, seed: int = 0) -> Ratio:
     """``times`` over ``base``, round by round; both hold the same rounds of the same blocks.
 
     The interval is a bootstrap in two steps: blocks are drawn, then rounds within each, since sessions differ, too.

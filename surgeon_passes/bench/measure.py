@@ -7,6 +7,7 @@ import platform
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ SIDE_BY_SIDE = 4 << 30
 class Options:
     """``calls`` of each tool; ``timeout`` of one, in seconds; ``data``, real inputs for the judge and for ours.
 
+    ``also``: files with other forms of the model, such as its authors' deploy form, that are held beside the results.
     ``legal`` are inputs for the judge alone. ``span``: "call", or "file" (load and save count too). ``latency``: seconds a
     model and result, 0 for none. ``runtime``: also measure ONNX Runtime's own part.
     """
@@ -42,6 +44,7 @@ class Options:
     timeout: float = 300.0
     data: str | None = None
     legal: str | None = None
+    also: tuple[str, ...] = ()
     span: str = "call"
     latency: float = 1.0
     threads: int = 1
@@ -68,17 +71,17 @@ def measure(
         groups = [tools] if measured.bytes <= TOGETHER else [[tool] for tool in tools]
         for group in groups:
             bench.run(group)
+        for other in options.also:
+            bench.add(other)
         bench.judge()
     return measured
 
 
 def about(options: Options) -> dict[str, Any]:
     """The machine and the options, for the JSON."""
-    import onnx
-
     return {
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "onnx": onnx.__version__,
+        "versions": {name: version(name) for name in ("onnx", "onnxruntime", "numpy")},
         "options": {
             "calls": options.calls,
             "span": options.span,
@@ -161,6 +164,16 @@ class _Bench:
         row.nodes, row.bytes = reply["nodes"], reply["bytes"]
         row.is_too_big = not self.measured.budget(row.bytes)
 
+    def add(self, path: str) -> None:
+        """A file that stands beside the results."""
+        held = counts(read_proto(path))
+        name = path if Path(path).name in self.files else Path(path).name
+        row = Row(
+            name, "", nodes=held["nodes"], bytes=held["bytes"], is_too_big=not self.measured.budget(held["bytes"])
+        )
+        self.measured.rows.append(row)
+        self.files[name] = str(Path(path).resolve())
+
     # --- what the results are worth ----------------------------------------------------------------------------------
 
     def judge(self) -> None:
@@ -208,13 +221,16 @@ class _Bench:
     def run_in_turn(self, court: _Court, rows: Sequence[Row]) -> None:
         files = {row.tool: self.files[row.tool] for row in rows}
         try:
-            reply = court.ask(do="latency", results=files, seconds=self.options.latency, threads=self.options.threads)
+            seconds, threads = self.options.latency, self.options.threads
+            reply = court.ask(do="latency", results=files, seconds=seconds, threads=threads, ours=OURS)
         except Stopped as stopped:
             self.measured.latency_reason = str(stopped)
             return
         self.measured.ms = reply[ORIGINAL]["ms"]
         for row in rows:
-            row.ms, row.ratio = reply[row.tool]["ms"], Ratio(*reply[row.tool]["ratio"])
+            told = reply[row.tool]
+            row.ms, row.ratio = told["ms"], Ratio(*told["ratio"])
+            row.ours = Ratio(*told["ours"]) if told["ours"] else None
 
 
 class _Court:

@@ -19,9 +19,10 @@ BYTES_FACTOR, BYTES_MORE = 1.1, 64 * 1024
 
 @dataclass
 class Row:
-    """One tool on one model."""
+    """One tool on one model, or another form of the model that was given as a file."""
 
     tool: str
+    """its name; that of the file"""
     version: str
     status: str = "ok"
     """ok, failed (with an error), crashed, timeout"""
@@ -44,6 +45,8 @@ class Row:
     """median of one run at ONNX Runtime's default level"""
     ratio: Ratio | None = None
     """of that over the original's"""
+    ours: Ratio | None = None
+    """of our result's over that"""
 
     @property
     def counts(self) -> bool:
@@ -150,4 +153,4 @@ def _measured(held: dict[str, Any]) -> Measured:
 
 
 def _row(held: dict[str, Any]) -> Row:
-    return Row(**{**held, "ratio": Ratio(**held["ratio"]) if held["ratio"] else None})
+    return Row(**{**held, **{name: Ratio(**held[name]) if held[name] else None for name in ("ratio", "ours")}})

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from surgeon_passes.bench.records import Measured, Row, every_row, shares
-from surgeon_passes.bench.tools import ONNXSIM, TOOLS
+from surgeon_passes.bench.tools import BY_NAME, ONNXSIM, TOOLS
 
-WIDTH = 120
-HEADS = ("tool", "version", "seconds", "memory", "nodes", "bytes", "outputs", "latency", "ratio")
+WIDTH = 150
+HEADS = ("tool", "version", "seconds", "median", "memory", "anon", "nodes", "bytes", "outputs", "latency", "ratio")
 
 
 def render(models: Sequence[Measured]) -> str:
@@ -28,8 +28,8 @@ def render(models: Sequence[Measured]) -> str:
 def model_table(measured: Measured) -> str:
     """Tools that count first, fewest nodes first; then what fails, differs or is too big, with the reason.
 
-    ``seconds`` is the best call, ``memory`` the peak of resident memory during the first, ``ratio`` the latency over the
-    original's with its 95 % interval.
+    ``seconds`` is the best call, ``median`` the median of all, ``memory`` the peak of resident memory during the first,
+    ``anon`` of anonymous memory, ``ratio`` the latency over the original's with its 95 % interval.
     """
     table = _table(HEADS)
     for row in measured.ranked:
@@ -38,6 +38,7 @@ def model_table(measured: Measured) -> str:
     if measured.ms is not None:
         original += f", {measured.ms:.3g} ms"
     lines = [f"{row.tool}: {_why(row)}" for row in measured.rows if _why(row)]
+    lines += [f"{row.tool}: ours takes {row.ours} of its time" for row in measured.rows if _is_file(row) and row.ours]
     if measured.latency_reason:
         lines.append(f"latency: not measured: {measured.latency_reason}")
     return _text(original, table, lines)
@@ -49,13 +50,19 @@ def _cells(row: Row) -> list[str]:
         row.tool,
         row.version,
         _or_dash(row.best, seconds),
+        _or_dash(row.median, seconds),
         _or_dash(row.peak, size),
+        _or_dash(row.anon, size),
         _or_dash(number, str),
         _or_dash(row.bytes if row.counts else None, size),
         row.outcome,
         _or_dash(row.ms, lambda ms: f"{ms:.3g} ms"),
         _or_dash(row.ratio, str),
     ]
+
+
+def _is_file(row: Row) -> bool:
+    return row.tool not in BY_NAME
 
 
 def _why(row: Row) -> str:
@@ -182,5 +189,5 @@ def _text(title: str, table: Table, lines: Sequence[str]) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=WIDTH, no_color=True, highlight=False, markup=False)
     for part in (Text(title), table, *map(Text, lines)):
-        console.print(part)
+        console.print(part, soft_wrap=part is not table)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -73,7 +73,11 @@ def _onnxsim(_: str | None) -> Call:
 
 def _onnxsim_file(_: str | None) -> FileCall:
     onnxsim: Any = importlib.import_module("onnxsim")
-    return lambda source, target: onnxsim.simplify(str(source), output_path=str(target))
+
+    def call(source: Path, target: Path) -> None:
+        onnxsim.simplify(str(source), output_path=str(target))
+
+    return call
 
 
 def _onnxslim(_: str | None) -> Call:
@@ -108,17 +112,21 @@ def _graphsurgeon(_: str | None) -> Call:
     return call
 
 
-def _session(source: str | bytes, target: Path, folder: str = "") -> None:
-    """ONNX Runtime writes what its BASIC optimisations make of a model."""
+def _session(source: str | bytes, target: Path, beside: bool = False) -> None:
+    """ONNX Runtime writes what its BASIC optimisations make of a model; ``beside``: weights into a file of their own."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(target)
     options.log_severity_level = 4
-    if folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+    if beside:
+        options.add_session_config_entry(f"{_WEIGHTS}_file_name", f"{target.name}.data")
+        options.add_session_config_entry(f"{_WEIGHTS}_min_size_in_bytes", "1024")
     ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+_WEIGHTS = "session.optimized_model_external_initializers"
 
 
 def _onnxruntime(_: str | None) -> Call:
@@ -128,7 +136,7 @@ def _onnxruntime(_: str | None) -> Call:
 
 def _onnxruntime_file(_: str | None) -> FileCall:
     importlib.import_module("onnxruntime")
-    return lambda source, target: _session(str(source), target)
+    return lambda source, target: _session(str(source), target, beside=True)
 
 
 def _ours(mode: str) -> Callable[[str | None], Call]:

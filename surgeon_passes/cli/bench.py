@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surgeon_passes.cli.common import guarded, progress_line
+from surgeon_passes.errors import UsageError
 
 if TYPE_CHECKING:
     from surgeon_passes.bench.measure import Options
@@ -34,6 +35,13 @@ Exit codes, the first that holds:
 @click.option("-k", "--calls", default=3, show_default=True, type=click.IntRange(1), help="Calls of each tool.")
 @click.option("--timeout", default=300.0, show_default=True, type=click.FloatRange(1), help="Seconds a call may take.")
 @click.option("--data", type=click.Path(), help="Real inputs: an npz, or a folder of npy.")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Another form of MODEL, such as its authors' deploy form, to hold beside the results.",
+)
 @click.option(
     "--span",
     type=click.Choice(["call", "file"]),
@@ -63,6 +71,7 @@ def _bench(
     calls: int,
     timeout: float,
     data: str | None,
+    also: tuple[str, ...],
     span: str,
     latency: bool,
     threads: int,
@@ -76,7 +85,11 @@ def _bench(
     from surgeon_passes.bench.table import render, share_table
 
     chosen = known.chosen(tools)
-    options = Options(calls, timeout, data, None, span, 1.0 if latency else 0.0, threads, shares)
+    if also and len(models) != 1:
+        raise UsageError("--also goes with one MODEL: it is another form of it")
+    options = Options(
+        calls, timeout, data, also=also, span=span, latency=1.0 if latency else 0.0, threads=threads, runtime=shares
+    )
     outputs.check(json_file, plot_folder)
     if not tools and known.missing():
         click.echo(f"not installed: {', '.join(known.missing())} (pip install 'surgeon-passes[bench]')", err=True)
@@ -94,8 +107,8 @@ def _measure_all(paths: Sequence[tuple[str, Path]], tools: Sequence[Tool], optio
     from surgeon_passes.bench.measure import measure
     from surgeon_passes.model.files import read_proto
 
-    for _, path in paths:
-        read_proto(path)
+    for model in (*(str(path) for _, path in paths), *options.also):
+        read_proto(model)
     with progress_line() as progress:
         return [measure(path, name, tools, options, progress) for name, path in paths]
 

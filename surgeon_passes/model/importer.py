@@ -230,23 +230,19 @@ class _Importer:
         return function
 
 
-_PLAIN = {
-    int(AttributeProto.INT): "i",
-    int(AttributeProto.FLOAT): "f",
-    int(AttributeProto.INTS): "ints",
-    int(AttributeProto.FLOATS): "floats",
-}
-
-
 def _plain_value(proto: AttributeProto) -> Any:
     if proto.type == AttributeProto.STRING:
         return _text(proto.s)
     if proto.type == AttributeProto.STRINGS:
         return [_text(s) for s in proto.strings]
-    held = _PLAIN.get(proto.type)
-    if held is not None:
-        found = getattr(proto, held)
-        return found if isinstance(found, (int, float)) else list(found)
+    if proto.type == AttributeProto.INT:
+        return proto.i
+    if proto.type == AttributeProto.INTS:
+        return list(proto.ints)
+    if proto.type == AttributeProto.FLOAT:
+        return proto.f
+    if proto.type == AttributeProto.FLOATS:
+        return list(proto.floats)
     return proto  # gs has no Python type for it: it passes through as it is
 
 

@@ -12,12 +12,13 @@ import numpy as np
 import onnx
 import pytest
 
+import surgeon_passes as sp
 from surgeon_passes import demo
 from surgeon_passes.bench import measure as module
 from surgeon_passes.bench import outputs, plot
 from surgeon_passes.bench.measure import Options, about, measure
 from surgeon_passes.bench.records import Measured, from_json, shares
-from surgeon_passes.bench.table import render, share_table
+from surgeon_passes.bench.table import model_table, render, share_table
 from surgeon_passes.bench.tools import BY_NAME, ONNXSIM, OURS, installed
 from surgeon_passes.errors import ModelError, UsageError
 
@@ -137,10 +138,32 @@ def test_results_are_compared_on_the_inputs_that_are_given(
         measure(path, "demo", [], legal)
 
 
-def test_from_file_to_file(path: Path) -> None:
-    whole = Options(calls=1, span="file", latency=0)
-    (row,) = measure(path, "demo", [BY_NAME["onnxruntime (basic)"]], whole).rows
-    assert row.counts and row.nodes is not None and row.nodes < 47
+def test_another_form_of_the_model_stands_beside_the_results(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = (str(tmp_path / "deploy.onnx"), str(tmp_path / "other.onnx"))
+    sp.optimize(path).save(others[0])
+    onnx.save(demo.build(seed=1), others[1])
+    options = replace(OPTIONS, calls=1, runtime=False, also=others)
+    found = measure(path, "demo", [BY_NAME[OURS]], options)
+    ours, deploy, other = found.rows
+    assert (deploy.tool, deploy.nodes, deploy.outcome, other.outcome) == ("deploy.onnx", ours.nodes, "equal", "differs")
+    assert ours.ours is not None and ours.ours.low == ours.ours.high == 1
+    assert deploy.ours is not None and other.ours is None
+    assert f"deploy.onnx: ours takes {deploy.ours} of its time" in model_table(found).splitlines()
+
+
+def test_from_file_to_file(tmp_path: Path) -> None:
+    """Weights beside the file: each tool of its own way of writing."""
+    model = demo.build()
+    size = model.ByteSize()
+    onnx.save(model, tmp_path / "demo.onnx", save_as_external_data=True, location="demo.data", size_threshold=1024)
+    own = [tool for tool in installed() if tool.prepare_file and tool.name != OURS]
+    found = measure(tmp_path / "demo.onnx", "demo", own, Options(calls=1, span="file", latency=0))
+    assert abs(found.bytes - size) < 5_000
+    for row in found.rows:
+        assert (row.tool, row.reason, row.check_reason, row.counts) == (row.tool, "", "", True)
+        assert row.nodes is not None and row.nodes < 47 and row.bytes is not None and row.bytes > 400_000
 
 
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:

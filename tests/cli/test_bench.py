@@ -56,6 +56,8 @@ def refused(outcome: Outcome, code: int, says: str) -> None:
 def test_bad_input_is_one_line(call: Call, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = ("--tool", "onnxruntime", *QUICK)
     refused(call("bench", "absent.onnx", *one), 6, "absent.onnx: cannot be read")
+    refused(call("bench", model, *one, "--also", "absent.onnx"), 6, "absent.onnx: cannot be read")
+    refused(call("bench", model, model, *one, "--also", model), 2, "--also goes with one MODEL")
     Path("text.onnx").write_text("no model")
     refused(call("bench", model, "text.onnx", *one), 6, "text.onnx: not an ONNX model")
     refused(call("bench", model, "--tool", "onnxslm"), 2, "did you mean 'onnxslim'")
