@@ -84,6 +84,8 @@ class GraphIndex:
         self._changed: dict[int, Scope] = {}
         self._producer: dict[int, gs.Node] = {}
         self._consumers: dict[int, dict[int, int]] = {}
+        self._edges: dict[int, int] = {}
+        """by id(tensor): the sum over its consumers, so that readers of a wide tensor need not count each other"""
         self._outputs: dict[int, int] = {}
         self._tensors: dict[int, gs.Tensor] = {}
         self._names: dict[str, int] = {}
@@ -158,10 +160,12 @@ class GraphIndex:
             self._know(tensor)
             uses = self._consumers.setdefault(id(tensor), {})
             uses[id(node)] = uses.get(id(node), 0) + 1
+            self._edges[id(tensor)] = self._edges.get(id(tensor), 0) + 1
 
     def _drop_edge(self, tensor: gs.Tensor, node: gs.Node) -> None:
         if tensor.name:
             uses = self._consumers[id(tensor)]
+            self._edges[id(tensor)] -= 1
             if uses[id(node)] == 1:
                 del uses[id(node)]
             else:
@@ -236,11 +240,19 @@ class GraphIndex:
 
     def consumers(self, tensor: gs.Tensor) -> list[gs.Node]:
         """Nodes that read ``tensor``, in subgraphs too; each once."""
-        return [self._records[key].node for key in self._consumers.get(id(tensor), ())]
+        return list(self.readers(tensor))
+
+    def readers(self, tensor: gs.Tensor) -> Iterator[gs.Node]:
+        """:meth:`consumers` one by one, for whoever needs the first few; the graph must not change meanwhile."""
+        return (self._records[key].node for key in self._consumers.get(id(tensor), ()))
+
+    def reader_count(self, tensor: gs.Tensor) -> int:
+        """How many nodes :meth:`consumers` gives."""
+        return len(self._consumers.get(id(tensor), ()))
 
     def edge_count(self, tensor: gs.Tensor) -> int:
         """Uses of ``tensor``: edges (``Add(t, t)`` is two) and places in a graph's outputs."""
-        return sum(self._consumers.get(id(tensor), {}).values()) + self._outputs.get(id(tensor), 0)
+        return self._edges.get(id(tensor), 0) + self._outputs.get(id(tensor), 0)
 
     def is_output(self, tensor: gs.Tensor) -> bool:
         """Whether ``tensor`` is an output of any graph, body or function."""

@@ -224,6 +224,17 @@ def wide(consumers: int) -> GraphIndex:
     return GraphIndex(import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])).graph)
 
 
+def test_uses_are_counted_as_they_come_and_go() -> None:
+    index = wide(100)
+    t, u = named(index, "t")[0], named(index, "u")[0]
+    first, second, *_ = index.consumers(t)
+    index.set_input(first, 0, u)
+    index.remove_node(second)
+    assert (index.edge_count(t), index.reader_count(t), index.edge_count(u)) == (98, 98, 1)
+    index.restore_node(second)
+    assert index.edge_count(t) == 99 == len(list(index.readers(t)))
+
+
 def test_a_wide_tensor_is_rewired_in_linear_time() -> None:
     def rewire(index: GraphIndex) -> None:
         t, u = named(index, "t")[0], named(index, "u")[0]
