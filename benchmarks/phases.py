@@ -51,7 +51,7 @@ def watched() -> Iterator[Phases]:
     phases = Phases()
     places: list[tuple[Any, str, str | Callable[..., str]]] = [
         (pipeline, "load", "import"),
-        (run, "export_model", "export"),
+        (run, "export_light", "export"),
         (run, "find_dynamic", "dynamics"),
         (run.Run, "blocks", "blocks"),
         (run.Run, "end_check", "end check"),

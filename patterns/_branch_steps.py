@@ -93,8 +93,13 @@ def convolution(y: Operand) -> AffineBranch:
     return _convolution(y, weight, np.zeros(weight.shape[0]) if b is None else finite(b))
 
 
-def outline(y: Operand, shape: tuple[int, ...]) -> AffineBranch:
-    """The Conv that makes ``y`` with a kernel of ``shape`` that is zero, and takes no memory."""
+def outline(y: Operand) -> AffineBranch:
+    """The Conv that makes ``y``, with zeros that take no memory for its weight. Raises Decline where that is empty."""
+    weight = y.operand(1)
+    assert weight is not None
+    shape = weight.value.shape
+    if not prod(shape):
+        raise Decline(f"'{weight.name}' holds no elements")
     return _convolution(y, np.broadcast_to(np.float64(0), shape), np.broadcast_to(np.float64(0), shape[:1]))
 
 

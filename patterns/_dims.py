@@ -64,6 +64,11 @@ def entries(operand: Operand) -> list[Any]:
     return value.dims() if isinstance(value, Partial) else ints(operand)
 
 
+def is_open(operand: Operand | None) -> bool:
+    """Whether an integer operand is known in part, and not in full."""
+    return operand is not None and isinstance(operand.value, Partial)
+
+
 def places(axes: Iterable[int], rank: int | None) -> set[int] | None:
     """Non-negative axes of a tensor of ``rank``; as written where the rank is unknown and none is negative, else None."""
     found = list(axes)

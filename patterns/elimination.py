@@ -153,11 +153,19 @@ NEUTRAL: dict[str, float] = {"Mul": 1, "Div": 1, "Pow": 1, "Add": -0.0, "Sub": 0
 """What changes no bit of the other operand: -0.0 + 0.0 is 0.0, so only -0.0 may be added."""
 
 
+def _reads_neutral(y: Operand) -> bool:
+    """Whether some operand begins with the neutral element."""
+    neutral = NEUTRAL[y.op]
+    values = (o.value for o in y.operands if o is not None)
+    return any(isinstance(v, np.ndarray) and v.size and v.flat[0] == v.dtype.type(neutral) for v in values)
+
+
 @rule(
     pattern="y = Mul|Div|Pow|Add|Sub(x, k: const)",
     rewrite="y = x",
     exactness="exact",
     sets=("cleanup",),
+    guard=_reads_neutral,
 )
 def drop_neutral_operand(m: Match) -> Replacement:
     """Arithmetic with the neutral element goes: x·1, x/1, x**1, x - 0, and x + 0 for integers.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from surgeon_passes import Decline, Match, Replacement, rule
-from surgeon_passes.values import Partial
 
-from ._dims import entries, ints, require_absorbed, same
+from ._dims import entries, ints, is_open, require_absorbed, same
 
 
 @rule(
@@ -88,6 +87,7 @@ def drop_tile(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     opset=(8, None),
+    guard=lambda y: is_open(y.operand(1)),
     tag="static",
 )
 def make_expand_static(m: Match) -> Replacement:
@@ -116,7 +116,7 @@ def make_expand_static(m: Match) -> Replacement:
                 y = Expand(x, target)
             }
     """
-    if not isinstance(m.target.value, Partial):
+    if not is_open(m.target):
         raise Decline
     if m.x.shape is None:
         raise Decline(f"the rank of '{m.x.name}' is unknown")

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from surgeon_passes import Decline, Match, Replacement, rule
+from surgeon_passes import Decline, Match, Operand, Replacement, rule
 from surgeon_passes.values import Partial, dims, static_target
 
-from ._dims import POINTWISE, Dims, entries, ints, require_legal, reshape_target, same, same_shape
+from ._dims import POINTWISE, Dims, entries, ints, is_open, require_legal, reshape_target, same, same_shape
+
+
+def _keeps_shape(y: Operand) -> bool:
+    x = y.operand(0)
+    return x is not None and same_shape(x.shape, y.shape)
 
 
 @rule(
@@ -17,6 +22,7 @@ from ._dims import POINTWISE, Dims, entries, ints, require_legal, reshape_target
     rewrite="y = Reshape(x, T)",
     exactness="exact",
     sets=("shape",),
+    guard=lambda y: is_open(y.operand(1)),
     tag="static",
 )
 def make_reshape_static(m: Match) -> Replacement:
@@ -47,7 +53,7 @@ def make_reshape_static(m: Match) -> Replacement:
             }
     """
     value = m.t.value
-    if isinstance(value, np.ndarray):
+    if not is_open(m.t):
         raise Decline
     target = static_target(m.x.shape, value, bool(m.y.attr("allowzero")), m.y.shape)
     if target is None:
@@ -60,6 +66,7 @@ def make_reshape_static(m: Match) -> Replacement:
     rewrite="y = x",
     exactness="exact",
     sets=("shape",),
+    guard=_keeps_shape,
 )
 def drop_reshape(m: Match) -> Replacement:
     """A Reshape, Flatten, Squeeze or Unsqueeze to the shape that its input has goes.
@@ -83,7 +90,7 @@ def drop_reshape(m: Match) -> Replacement:
                 y = Relu(x)
             }
     """
-    if not same_shape(m.x.shape, m.y.shape):
+    if not _keeps_shape(m.y):
         raise Decline
     if m.y.op == "Squeeze" and m.t is not None and not np.size(m.t.value):
         raise Decline("axes are given and empty: ONNX says none, ONNX Runtime all that are 1")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
-from surgeon_passes.values import Partial, dims
+from surgeon_passes.values import dims
 
-from ._dims import entries, same
+from ._dims import entries, is_open, same
 
 
 def _given(operand: Operand | None) -> bool:
@@ -78,6 +78,7 @@ def drop_resize(m: Match) -> Replacement:
     exactness="exact",
     sets=("shape",),
     opset=(11, None),
+    guard=lambda y: is_open(y.operand(3)),
     tag="static",
 )
 def make_resize_static(m: Match) -> Replacement:
@@ -105,7 +106,7 @@ def make_resize_static(m: Match) -> Replacement:
                 y = Resize(x, , scales)
             }
     """
-    if not isinstance(m.sizes.value, Partial):
+    if not is_open(m.sizes):
         raise Decline
     if m.y.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
         raise Decline("it keeps the aspect ratio")

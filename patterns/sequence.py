@@ -61,7 +61,7 @@ def compose_convolutions(m: Match) -> Replacement:
                 y = Conv<kernel_shape = [1, 2], strides = [1, 1], dilations = [1, 1], group = 1, pads = [0, 0, 0, 0]>(x, w, b)
             }
     """
-    first, second = outline(m.c, m.w.value.shape), outline(m.y, m.v.value.shape)
+    first, second = outline(m.c), outline(m.y)
     _require_no_dearer(composed_cost(first, second), first.cost + second.cost)
     _require_own(m.w, m.v)
     result = compose(convolution(m.c), convolution(m.y))

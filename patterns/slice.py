@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
-from surgeon_passes.values import Partial, dims
+from surgeon_passes.values import dims
 
-from ._dims import FAR, INT64_MAX, entries, ints
+from ._dims import FAR, INT64_MAX, entries, ints, is_open
 
 
 @rule(
@@ -69,6 +69,7 @@ def _size(x: Operand, axis: int) -> Any:
     rewrite="y = Slice(x, Starts, Ends, axes, steps)",
     exactness="exact",
     sets=("shape",),
+    guard=lambda y: is_open(y.operand(1)) or is_open(y.operand(2)),
     tag="static",
 )
 def make_slice_static(m: Match) -> Replacement:
@@ -99,7 +100,7 @@ def make_slice_static(m: Match) -> Replacement:
                 y = Slice(x, zero, end, zero)
             }
     """
-    if not any(isinstance(bound.value, Partial) for bound in (m.starts, m.ends)):
+    if not (is_open(m.starts) or is_open(m.ends)):
         raise Decline
     starts, ends = entries(m.starts), entries(m.ends)
     axes = ints(m.axes) if m.axes is not None else list(range(len(starts)))

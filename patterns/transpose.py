@@ -11,11 +11,17 @@ from surgeon_passes import Decline, Match, Operand, Replacement, rule
 from ._dims import POINTWISE, reshape_target
 
 
+def _stays(y: Operand) -> bool:
+    perm = y.attr("perm")
+    return perm is not None and list(perm) == list(range(len(perm)))
+
+
 @rule(
     pattern="y = Transpose(x)<perm=@perm>",
     rewrite="y = x",
     exactness="exact",
     sets=("shape",),
+    guard=_stays,
 )
 def drop_transpose(m: Match) -> Replacement:
     """A Transpose that leaves every axis in its place goes.
@@ -37,8 +43,7 @@ def drop_transpose(m: Match) -> Replacement:
                 y = Relu(x)
             }
     """
-    perm = m.attr("perm")
-    if perm is None or list(perm) != list(range(len(perm))):
+    if not _stays(m.y):
         raise Decline
     return Replacement()
 

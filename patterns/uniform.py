@@ -115,6 +115,11 @@ def _require_wide(wide: Operand, y: Operand, other: Dims | None) -> None:
 # --- one number ----------------------------------------------------------------------------------------------------------
 
 
+def _is_spread(operand: Operand | None) -> bool:
+    """Whether it is one number everywhere, and no constant."""
+    return operand is not None and not isinstance(operand.value, np.ndarray) and operand.fill is not None
+
+
 @rule(
     pattern="""
         y = Add|Sub|Mul|Div|Min|Max|And|Or|Equal|Less|LessOrEqual|Greater|GreaterOrEqual(a, b)
@@ -126,6 +131,7 @@ def _require_wide(wide: Operand, y: Operand, other: Dims | None) -> None:
     exactness="exact",
     sets=("shape",),
     opset=(8, None),
+    guard=lambda y: any(map(_is_spread, y.operands)),
     tag="scalar",
 )
 def use_scalar(m: Match) -> Replacement:
@@ -152,7 +158,7 @@ def use_scalar(m: Match) -> Replacement:
             }
     """
     for name, other, choice in ((m.a, m.b, "first"), (m.b, m.a, "second")):
-        if isinstance(name.value, np.ndarray) or name.fill is None:
+        if not _is_spread(name):
             continue
         if m.y.op in ("Min", "Max") and not np.any(name.fill):
             raise Decline("which zero wins may depend on the place")

@@ -53,7 +53,7 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
-        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+        return self.shape is not None and all([isinstance(d, int) for d in self.shape])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -97,15 +97,12 @@ def _check_tensor(tensor: TensorProto, name: str, weights: Weights | None) -> No
         count *= dim
     if tensor.data_type == TensorProto.STRING:
         return
-    if tensor.data_location == TensorProto.EXTERNAL:
-        if weights is None or weights.is_external(tensor):
-            return
-        length = external_number(tensor, "length", 0)
-    elif tensor.HasField("raw_data"):
-        length = raw_length(tensor)
-    else:
+    is_outside = tensor.data_location == TensorProto.EXTERNAL
+    if weights is None or weights.is_external(tensor) if is_outside else not tensor.HasField("raw_data"):
         return
-    if (count * element_bits(tensor.data_type) + 7) // 8 != length:
+    wanted = (count * element_bits(tensor.data_type) + 7) // 8
+    length = external_number(tensor, "length", 0) if is_outside else raw_length(tensor, wanted)
+    if wanted != length:
         raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {length} bytes")
 
 

@@ -238,10 +238,14 @@ def _plain_value(proto: AttributeProto) -> Any:
         return _text(proto.s)
     if proto.type == AttributeProto.STRINGS:
         return [_text(s) for s in proto.strings]
-    if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS):
-        return list(onnx.helper.get_attribute_value(proto))
-    if proto.type in (AttributeProto.INT, AttributeProto.FLOAT):
-        return onnx.helper.get_attribute_value(proto)
+    if proto.type == AttributeProto.INT:
+        return proto.i
+    if proto.type == AttributeProto.INTS:
+        return list(proto.ints)
+    if proto.type == AttributeProto.FLOAT:
+        return proto.f
+    if proto.type == AttributeProto.FLOATS:
+        return list(proto.floats)
     return proto  # gs has no Python type for it: it passes through as it is
 
 

@@ -228,8 +228,17 @@ def _without_data(tensor: TensorProto) -> TensorProto | None:
     return found
 
 
-def raw_length(tensor: TensorProto) -> int:
-    """Bytes of a tensor's raw data. Large ones are measured, not copied: protobuf gives out copies only."""
+COPIED = 1 << 24
+"""Bytes up to which a copy is made to be measured."""
+
+
+def raw_length(tensor: TensorProto, expected: int | None = None) -> int:
+    """Bytes of a tensor's raw data. Large ones are measured, not copied: protobuf gives out copies only.
+
+    A copy is quicker where few bytes are ``expected``.
+    """
+    if expected is not None and expected < COPIED:
+        return len(tensor.raw_data)
     total = tensor.ByteSize()
     if total < 2 * LARGE:
         return len(tensor.raw_data)

@@ -19,7 +19,7 @@ from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
-from surgeon_passes.rules.match import Match, Options
+from surgeon_passes.rules.match import Match, Operand, Options
 from surgeon_passes.rules.matcher import Matcher
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
@@ -201,10 +201,23 @@ class _Sweeper:
                 continue
             if not rule.recursive and self.state.made_by.get(id(node)) == rule.name:
                 continue
+            if rule.guard is not None and not self.allows(rule, node):
+                continue
             edit = self.attempt(rule, matcher, node)
             if edit is not None:
                 return edit
         return None
+
+    def allows(self, rule: Rule, node: gs.Node) -> bool:
+        """What the rule's guard says of a root; what the guard cannot read is left to the function, which says why."""
+        assert rule.guard is not None
+        try:
+            return bool(rule.guard(Operand(node.outputs[0], self.context, node)))
+        except Decline:
+            return True
+        except Exception as error:
+            where = node_label(node)
+            raise RuleError(f"{rule.name}: its guard failed at {where}: {type(error).__name__}: {error}") from error
 
     def attempt(self, rule: Rule, matcher: Matcher, node: gs.Node) -> Edit | None:
         if not self.state.may_edit():

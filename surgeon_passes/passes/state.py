@@ -96,7 +96,7 @@ class State:
 
     def rebuild(self) -> None:
         """Infer types and forget values: after dims have changed, and at the start of each round."""
-        self.types = TypeMap(self.graph, self.index, self.model.extras)
+        self.types = TypeMap(self.graph, self.index, self.model.extras, whole=False)
         _type_functions(self.types, self.index)
         self.types.store()
         self.evaluator = Evaluator(self.graph, self.index, self.types)

@@ -15,9 +15,10 @@ from surgeon_passes.rules.pattern import Pattern, Rewrite
 from surgeon_passes.rules.syntax import parse_pattern, parse_rewrite
 
 if TYPE_CHECKING:
-    from surgeon_passes.rules.match import Leaf, Match
+    from surgeon_passes.rules.match import Leaf, Match, Operand
 
 Function = Callable[["Match"], "Replacement | None"]
+Guard = Callable[["Operand"], bool]
 
 
 class Decline(Exception):
@@ -70,6 +71,9 @@ class Rule:
     """names of rules that do the opposite: they stand back in a run that this rule is part of"""
     late: bool = False
     """whether the rule waits until the others have come to rest: what it makes hides matches from them"""
+    guard: Guard | None = None
+    """what must hold at a root, given the operand that it makes: asked before the pattern is tried. It must be cheap, and let
+    everything through that the function would rewrite"""
     tag: str = ""
     """what new constants are called after: ``conv1.weight.<tag>``"""
     reference: str | None = None
@@ -169,6 +173,7 @@ def _checked(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "recursive",
         "opposes",
         "late",
+        "guard",
         "tag",
         "reference",
         "doc",

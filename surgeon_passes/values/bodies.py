@@ -86,14 +86,13 @@ class BodySolver(Solver):
         self.budget.spend()
         super()._run(kind, node)
 
-    def _lookup(self, kind: str, tensor: gs.Tensor) -> tuple[Any] | None:
+    def _lookup(self, kind: str, tensor: gs.Tensor) -> Any:
         if self.inside(tensor):
             return super()._lookup(kind, tensor)
         try:
-            found: list[Any] = self.outer.value_now(tensor) if kind == "value" else self.outer.type_now(tensor)
+            return self.outer.one_value_now(tensor) if kind == "value" else self.outer.one_type_now(tensor)
         except Missing as missing:
             raise _Outside(self.outer, missing) from None
-        return (found[0],)
 
     def inside(self, tensor: gs.Tensor) -> bool:
         """Whether the body, or one inside it, makes ``tensor``."""

@@ -6,8 +6,9 @@ to overflow the integer type that carries them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import cast
 
 from surgeon_passes.region import TensorType
@@ -38,23 +39,28 @@ def _binary(a: Dim, b: Dim, on_ints: Callable[[int, int], int], on_polys: Callab
     try:
         if isinstance(a, int) and isinstance(b, int):
             return collapse(on_ints(a, b))
-        return collapse(on_polys(as_poly(a), as_poly(b)))
+        return _on_polys(on_polys, as_poly(a), as_poly(b))
     except (TooComplex, ZeroDivisionError):
         return None
 
 
+@lru_cache(maxsize=1 << 15)
+def _on_polys(operation: Callable[[Poly, Poly], Poly], a: Poly, b: Poly) -> Dim:
+    return collapse(operation(a, b))
+
+
 def add(a: Dim, b: Dim) -> Dim:
-    return _binary(a, b, lambda x, y: x + y, lambda x, y: x + y)
+    return _binary(a, b, operator.add, operator.add)
 
 
 def sub(a: Dim, b: Dim) -> Dim:
-    return _binary(a, b, lambda x, y: x - y, lambda x, y: x - y)
+    return _binary(a, b, operator.sub, operator.sub)
 
 
 def mul(a: Dim, b: Dim) -> Dim:
     if a == 0 or b == 0:
         return 0
-    return _binary(a, b, lambda x, y: x * y, lambda x, y: x * y)
+    return _binary(a, b, operator.mul, operator.mul)
 
 
 def neg(a: Dim) -> Dim:
@@ -63,7 +69,7 @@ def neg(a: Dim) -> Dim:
 
 def floor_div(a: Dim, b: Dim) -> Dim:
     """Rounds toward minus infinity."""
-    return _binary(a, b, lambda x, y: x // y, symbols.floor_div)
+    return _binary(a, b, operator.floordiv, symbols.floor_div)
 
 
 def ceil_div(a: Dim, b: Dim) -> Dim:
@@ -73,7 +79,7 @@ def ceil_div(a: Dim, b: Dim) -> Dim:
 
 def floor_mod(a: Dim, b: Dim) -> Dim:
     """The sign of ``b``: ONNX Mod with fmod = 0."""
-    return _binary(a, b, lambda x, y: x % y, symbols.modulo)
+    return _binary(a, b, operator.mod, symbols.modulo)
 
 
 def _trunc_ints(a: int, b: int) -> int:
@@ -141,6 +147,8 @@ def equal(a: Dim, b: Dim) -> bool | None:
         return None
     if isinstance(a, int) and isinstance(b, int):
         return a == b
+    if a is b:
+        return True
     try:
         return symbols.is_equal(as_poly(a), as_poly(b))
     except TooComplex:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from surgeon_passes.values.dims import Dim
 from surgeon_passes.values.symbols import Poly
@@ -81,7 +82,8 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
     return ()
 
 
-def nodes_of(expression: Expression) -> set[Expression]:
+@lru_cache(maxsize=1 << 14)
+def nodes_of(expression: Expression) -> frozenset[Expression]:
     """The distinct parts that are nodes: all but constants."""
     found: set[Expression] = set()
     todo = [expression]
@@ -90,7 +92,7 @@ def nodes_of(expression: Expression) -> set[Expression]:
         if part not in found and not isinstance(part, Const):
             found.add(part)
             todo.extend(operands(part))
-    return found
+    return frozenset(found)
 
 
 def complete(elements: Sequence[Dim]) -> Vector | None:

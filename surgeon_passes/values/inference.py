@@ -27,7 +27,7 @@ from surgeon_passes.values.symbols import Poly
 
 log = logging.getLogger(__name__)
 
-_FAILURES = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)
+_FAILURES = (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, TypeError)
 
 
 def model_types(

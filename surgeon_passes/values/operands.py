@@ -25,17 +25,23 @@ from surgeon_passes.values.lattice import (
     pack,
 )
 
+UNKNOWN_TYPE = TensorType()
+
 
 class Unknown(Exception):
     """A handler gives up: the result is unknown."""
 
 
 class Facts(Protocol):
-    """Where operands are looked up. Either method may postpone: the handler then runs again from its start."""
+    """Where operands are looked up. Each method may postpone: the handler then runs again from its start."""
 
     def value_now(self, *tensors: gs.Tensor) -> list[Value]: ...
 
     def type_now(self, *tensors: gs.Tensor) -> list[TensorType]: ...
+
+    def one_value_now(self, tensor: gs.Tensor) -> Value: ...
+
+    def one_type_now(self, tensor: gs.Tensor) -> TensorType: ...
 
 
 class Operands:
@@ -69,7 +75,7 @@ class Operands:
     def type(self, position: int) -> TensorType:
         """The type of an operand; all unknown for one that is left out."""
         tensor = self.view.input(position)
-        return TensorType() if tensor is None else self.facts.type_now(tensor)[0]
+        return UNKNOWN_TYPE if tensor is None else self.facts.one_type_now(tensor)
 
     def types(self) -> list[TensorType]:
         """Types of all operands that are present, asked for at once."""
@@ -105,7 +111,7 @@ class Operands:
     def value(self, position: int) -> Value:
         """What is known of an operand; None also for one that is left out."""
         tensor = self.view.input(position)
-        return None if tensor is None else self._within_budget(self.facts.value_now(tensor)[0])
+        return None if tensor is None else self._within_budget(self.facts.one_value_now(tensor))
 
     def prepare(self) -> None:
         """Ask for the values of all operands at once: linear in operands where there may be many."""

@@ -54,7 +54,8 @@ class Planner:
         self.have: set[Expression] = set()
         self._sources: dict[Shape, Source] = {}
         self._places: dict[Dim, list[tuple[Shape, int]]] = {}
-        self._anchors: dict[Shape, None] = {}
+        self._anchors: dict[Shape, dict[frozenset[str], list[int]]] = {}
+        """for each the places of its dims, by the names that these depend on"""
         self._recent: deque[Shape] = deque()
         self._known: dict[tuple[Vector, bool], Expression | None] = {}
         self._made: dict[tuple[Poly, bool], Expression] = {}
@@ -79,7 +80,8 @@ class Planner:
 
     def _anchor(self, source: Source) -> None:
         """Compute from this shape, too; of those that are no inputs only the newest, so that the search stays short."""
-        self._anchors[source.shape] = None
+        if source.shape not in self._anchors:
+            self._anchors[source.shape] = _places_by_names(source.shape)
         if source.preference:
             self._recent.append(source.shape)
             if len(self._recent) > _MAX_RECENT:
@@ -174,12 +176,15 @@ class Planner:
 
     def _of_sources(self, vector: Vector) -> Iterator[Expression]:
         """One operator with constants on a run of one source's dims."""
-        for shape in self._anchors:
+        first, names = next((k, d.symbols()) for k, d in enumerate(vector) if isinstance(d, Poly))
+        for shape, places in self._anchors.items():
+            if names not in places:
+                continue  # sizes are made only of those that depend on the same names
             source = self._sources[shape]
-            for start in range(len(shape) - len(vector) + 1):
+            for start in (place - first for place in places[names]):
                 end = start + len(vector)
                 whole = end - start == len(shape)
-                if not whole and not self.slices:
+                if start < 0 or end > len(shape) or (not whole and not self.slices):
                     continue
                 for op, constants in relations(vector, shape[start:end]):
                     yield Apply(op, ShapeOf(source.number, start, end, whole), Const(constants))
@@ -209,6 +214,14 @@ class Planner:
         if depth:
             candidates += self._computed(vector, False, depth - 1)
         return self._cheapest(candidates)
+
+
+def _places_by_names(shape: Shape) -> dict[frozenset[str], list[int]]:
+    found: dict[frozenset[str], list[int]] = {}
+    for place, dim in enumerate(shape):
+        if isinstance(dim, Poly):
+            found.setdefault(dim.symbols(), []).append(place)
+    return found
 
 
 def _whole(source: Source) -> ShapeOf:

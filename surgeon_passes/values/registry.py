@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from surgeon_passes.values.dims import Shape
@@ -48,6 +49,7 @@ def handler(
     def register(function: ValueFunction) -> ValueFunction:
         for op in ops:
             _VALUES.setdefault(op, []).append(Entry(function, since, until, large, irregular))
+        value_entry.cache_clear()
         return function
 
     return register
@@ -64,15 +66,18 @@ def shape_of(
     def register(function: ShapeFunction) -> ShapeFunction:
         for op in ops:
             _SHAPES.setdefault(op, []).append(Entry(function, since, until, irregular=irregular))
+        shape_entry.cache_clear()
         return function
 
     return register
 
 
+@lru_cache(maxsize=4096)
 def value_entry(op: str, opset: int) -> Entry | None:
     return next((e for e in _VALUES.get(op, ()) if e.covers(opset)), None)
 
 
+@lru_cache(maxsize=4096)
 def shape_entry(op: str, opset: int) -> Entry | None:
     return next((e for e in _SHAPES.get(op, ()) if e.covers(opset)), None)
 

@@ -74,8 +74,13 @@ def _divisors(value: int | Poly) -> Iterator[int]:
             yield from (k for k in (whole, *range(2, min(whole, _MOST_DIVISORS))) if whole % k == 0)
 
 
-def simpler(vector: Vector) -> Iterator[tuple[str, Vector, tuple[int, ...]]]:
+@lru_cache(maxsize=1 << 12)
+def simpler(vector: Vector) -> tuple[tuple[str, Vector, tuple[int, ...]], ...]:
     """(operator, simpler vector, constants) whose result is ``vector``."""
+    return tuple(_simpler(vector))
+
+
+def _simpler(vector: Vector) -> Iterator[tuple[str, Vector, tuple[int, ...]]]:
     parts = [_undivided(v) for v in vector]
     if any(k != 1 for _, k in parts) and all(isinstance(u, int) or dims.at_least(u, 0) for u, _ in parts):
         yield "Div", tuple(u for u, _ in parts), tuple(k for _, k in parts)
@@ -115,8 +120,13 @@ def _over(value: int | Poly, k: int) -> int | Poly:
 _OPERATORS = {"floordiv": "Div", "mod": "Mod", "min": "Min", "max": "Max"}
 
 
-def halves(value: Poly) -> Iterator[tuple[str, int | Poly, int | Poly]]:
+@lru_cache(maxsize=1 << 12)
+def halves(value: Poly) -> tuple[tuple[str, int | Poly, int | Poly], ...]:
     """(operator, left, right) whose result is ``value``."""
+    return tuple(_halves(value))
+
+
+def _halves(value: Poly) -> Iterator[tuple[str, int | Poly, int | Poly]]:
     if len(value.terms) > 1:
         head = Poly({value.terms[0][0]: value.terms[0][1]})
         rest = value - head

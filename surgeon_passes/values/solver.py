@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -19,16 +19,17 @@ from surgeon_passes.errors import ContradictionError, ModelError
 from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.model import array_of, onnx_dtype
 from surgeon_passes.ops import NodeView
-from surgeon_passes.ops.schema import MICROSOFT
+from surgeon_passes.ops.schema import MICROSOFT, domain_of
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import registry
 from surgeon_passes.values.declared import declared_type, without_dims
 from surgeon_passes.values.dims import Shape, show
+from surgeon_passes.values.dtypes import Rule, dtype_rules, written_dtype
 from surgeon_passes.values.inference import node_types
 from surgeon_passes.values.lattice import MAX_ELEMENTS, Value
 from surgeon_passes.values.names import SizeNames
-from surgeon_passes.values.operands import Operands, Unknown
+from surgeon_passes.values.operands import UNKNOWN_TYPE, Operands, Unknown
 from surgeon_passes.values.required import Readers
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,14 @@ MISINFERRED = frozenset({"ConvTranspose", "Einsum", "Squeeze"})
 dim of 1 that broadcasts, axes in no order before opset 13. This package's shape functions are held against ONNX Runtime."""
 
 Task = tuple[str, gs.Node]
-_UNKNOWN_TYPE = TensorType()
+_ABSENT: Any = object()
+"""A node must be evaluated first."""
+
+
+class Hints(Protocol):
+    """What is stated of a tensor, by its id."""
+
+    def get(self, key: int) -> TensorType | None: ...
 
 
 class Missing(Exception):
@@ -50,15 +58,16 @@ class Missing(Exception):
 
 
 class Solver:
-    """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's own inference, and ``hints``, what
-    the file states where nothing can be inferred. ``names``: for dims of the main graph that nothing tells.
-    ``ask_readers``: whether the ranks that readers require count (:mod:`surgeon_passes.values.required`)."""
+    """Memo tables over one model. By id(tensor): ``seeds``, types from onnx's inference of the whole model (None where
+    that was not run), and ``hints``, what the file states where nothing can be inferred. ``names``: for dims of the main
+    graph that nothing tells. ``ask_readers``: whether the ranks that readers require count
+    (:mod:`surgeon_passes.values.required`)."""
 
     def __init__(
         self,
         index: GraphIndex,
-        seeds: dict[int, TensorType],
-        hints: dict[int, TensorType],
+        seeds: dict[int, TensorType] | None,
+        hints: Hints,
         names: SizeNames,
         strict: bool = False,
         ask_readers: bool = True,
@@ -77,10 +86,12 @@ class Solver:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def value(self, tensor: gs.Tensor) -> Value:
-        return cast("Value", self._solve("value", tensor))
+        held = self._values.get(id(tensor))
+        return held[1] if held is not None else cast("Value", self._solve("value", tensor))
 
     def type(self, tensor: gs.Tensor) -> TensorType:
-        return cast("TensorType", self._solve("type", tensor))
+        held = self._types.get(id(tensor))
+        return held[1] if held is not None else cast("TensorType", self._solve("type", tensor))
 
     def set_type(self, tensor: gs.Tensor, found: TensorType) -> None:
         self._types[id(tensor)] = (tensor, found)
@@ -91,21 +102,19 @@ class Solver:
 
     def _solve(self, kind: str, tensor: gs.Tensor) -> Any:
         known = self._lookup(kind, tensor)
-        if known is not None:
-            return known[0]
+        if known is not _ABSENT:
+            return known
         node = self.index.producer(tensor)
         assert node is not None
-        with np.errstate(all="ignore"):
-            self._run_all((kind, node))
+        self._run_all((kind, node))
         answer = self._lookup(kind, tensor)
-        assert answer is not None
-        return answer[0]
+        assert answer is not _ABSENT
+        return answer
 
     def finish(self, missing: Missing) -> None:
         """Evaluate what was missing."""
-        with np.errstate(all="ignore"):
-            for task in missing.tasks:
-                self._run_all(task)
+        for task in missing.tasks:
+            self._run_all(task)
 
     def _run_all(self, goal: Task) -> None:
         stack = [goal]
@@ -144,34 +153,44 @@ class Solver:
     def type_now(self, *tensors: gs.Tensor) -> list[TensorType]:
         return self._all_now("type", tensors)
 
+    def one_value_now(self, tensor: gs.Tensor) -> Value:
+        """As :meth:`value_now`, of one tensor."""
+        held = self._values.get(id(tensor))
+        return held[1] if held is not None else cast("Value", self._all_now("value", (tensor,))[0])
+
+    def one_type_now(self, tensor: gs.Tensor) -> TensorType:
+        """As :meth:`type_now`, of one tensor."""
+        held = self._types.get(id(tensor))
+        return held[1] if held is not None else cast("TensorType", self._all_now("type", (tensor,))[0])
+
     def _all_now(self, kind: str, tensors: Iterable[gs.Tensor]) -> list[Any]:
         answers, missing = [], []
         for tensor in tensors:
             known = self._lookup(kind, tensor)
-            if known is not None:
-                answers.append(known[0])
+            if known is not _ABSENT:
+                answers.append(known)
                 continue
             node = self.index.producer(tensor)
             assert node is not None
             if (kind, id(node)) in self._waiting:
-                answers.append(None if kind == "value" else _UNKNOWN_TYPE)  # a cycle: no model
+                answers.append(None if kind == "value" else UNKNOWN_TYPE)  # a cycle: no model
             else:
                 missing.append((kind, node))
         if missing:
             raise Missing(missing)
         return answers
 
-    def _lookup(self, kind: str, tensor: gs.Tensor) -> tuple[Any] | None:
-        """(answer,), or None where a node must be evaluated first."""
+    def _lookup(self, kind: str, tensor: gs.Tensor) -> Any:
+        """What is known; :data:`_ABSENT` where a node must be evaluated first."""
         table: dict[int, tuple[gs.Tensor, Any]] = self._values if kind == "value" else self._types
         held = table.get(id(tensor))
         if held is not None:
-            return (held[1],)
+            return held[1]
         if isinstance(tensor, gs.Constant):
-            return (self._constant(tensor) if kind == "value" else _constant_type(tensor),)
+            return self._constant(tensor) if kind == "value" else self._constant_type(tensor)
         if self.index.producer(tensor) is not None:
-            return None
-        return (None,) if kind == "value" else (self.seeds.get(id(tensor)) or self._leaf_type(tensor),)
+            return _ABSENT
+        return None if kind == "value" else (self.seeds or {}).get(id(tensor)) or self._leaf_type(tensor)
 
     def _leaf_type(self, tensor: gs.Tensor) -> TensorType:
         """Of a tensor that no node makes: the model's inputs keep what they declare, a body's only their dtype."""
@@ -180,6 +199,11 @@ class Solver:
         if home is not None and home.graph is self.index.graph:
             return self.names.of_input(tensor, declared)
         return TensorType(declared.dtype, None, declared.kind)
+
+    def _constant_type(self, tensor: gs.Constant) -> TensorType:
+        found = TensorType(onnx_dtype(tensor.dtype), tuple([int(d) for d in tensor.shape]))
+        self._types[id(tensor)] = (tensor, found)
+        return found
 
     def _constant(self, tensor: gs.Constant) -> Value:
         if self.index.is_graph_input(tensor):
@@ -208,7 +232,8 @@ class Solver:
         entry = registry.value_entry(view.op, view.opset) if view is not None and view.domain == "" else None
         if view is None or entry is None or not (view.regular or entry.irregular):
             return ()
-        found = self._guarded(entry, view, node)
+        with np.errstate(all="ignore"):
+            found = self._guarded(entry, view, node)
         return found if isinstance(found, tuple) else (found,)
 
     def _view(self, node: gs.Node) -> NodeView | None:
@@ -241,6 +266,8 @@ class Solver:
         view = self._view(node)
         own = list(self._own_shapes(view, node) if view is not None else ())
         own += [None] * (len(node.outputs) - len(own))
+        if self.seeds is None:
+            return self._alone(node, own)
         known = self.seeds
         if any(id(t) in self._corrected for t in node.inputs):
             self._corrected.update(id(t) for t in node.outputs)
@@ -248,11 +275,49 @@ class Solver:
         seeds = [known.get(id(t)) or _stated(t, shape) for t, shape in zip(node.outputs, own, strict=False)]
         if any(seed is None and t.name for seed, t in zip(seeds, node.outputs, strict=True)):
             inferred = self._inferred(node)
-            if view is not None and view.domain == MICROSOFT:
-                inferred = [TensorType(self.type_now(node.inputs[0])[0].dtype) if s is not None else None for s in own]
+            if node.domain == MICROSOFT:
+                inferred = [self._of_microsoft(node, shape) for shape in own]
             seeds = [seed or new for seed, new in zip(seeds, inferred, strict=True)]
         rows = zip(node.outputs, seeds, own, strict=False)
         return [self._merged(seed or self._hint(tensor), shape, node, tensor) for tensor, seed, shape in rows]
+
+    def _alone(self, node: gs.Node, own: Sequence[Shape | None]) -> list[TensorType]:
+        """Types where the whole model was not inferred: onnx is asked where the shape functions do not tell everything.
+
+        Where they do, its schema tells the dtype. (A dim that they know as an expression onnx never knows better.)
+        """
+        domain = domain_of(node.domain)
+        rules = dtype_rules(node.op, self.index.opset(node), domain, len(node.outputs))
+        if not domain and rules == (None,):
+            rules = (written_dtype(node),)
+        found: list[TensorType] = []
+        for tensor, shape, rule in zip(node.outputs, own, rules, strict=False):
+            dtype = self._dtype_by(rule, node) if shape is not None and None not in shape else None
+            if not dtype and tensor.name:
+                return self._with_onnx(node, own)
+            found.append(TensorType(dtype, shape))
+        return found
+
+    def _dtype_by(self, rule: Rule, node: gs.Node) -> int | None:
+        if rule is None or isinstance(rule, int):
+            return rule
+        for place in rule:
+            if place < len(node.inputs) and node.inputs[place].name:
+                entry = self.one_type_now(node.inputs[place])
+                return entry.dtype if entry.kind == "tensor" else None
+        return None
+
+    def _with_onnx(self, node: gs.Node, own: Sequence[Shape | None]) -> list[TensorType]:
+        found = []
+        told = self._inferred(node) if node.domain != MICROSOFT else [self._of_microsoft(node, shape) for shape in own]
+        for tensor, shape, inferred in zip(node.outputs, own, told, strict=False):
+            seed = inferred or _stated(tensor, shape)
+            found.append(self._merged(seed or self._hint(tensor), shape, node, tensor))
+        return found
+
+    def _of_microsoft(self, node: gs.Node, shape: Shape | None) -> TensorType | None:
+        """Of ONNX Runtime's own operators onnx has no schemas: the dtype is the first operand's."""
+        return None if shape is None else TensorType(self.one_type_now(node.inputs[0]).dtype)
 
     def _hint(self, tensor: gs.Tensor) -> TensorType:
         return self.hints.get(id(tensor)) or without_dims(declared_type(tensor))
@@ -305,10 +370,6 @@ def _contradiction(node: gs.Node, tensor: gs.Tensor, seed: TensorType, own: Shap
     return ContradictionError(
         f"{node_label(node)}: onnx infers {show(theirs)} for '{tensor.name}', the shape evaluator {show(own)}"
     )
-
-
-def _constant_type(tensor: gs.Constant) -> TensorType:
-    return TensorType(onnx_dtype(tensor.dtype), tuple(int(d) for d in tensor.shape))
 
 
 def _stated(tensor: gs.Tensor, shape: Shape | None) -> TensorType | None:

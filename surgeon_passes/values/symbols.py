@@ -26,7 +26,7 @@ class TooComplex(ArithmeticError):
     """A polynomial has outgrown what is worth reasoning about, or a coefficient has left int64."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """An atom that is a function of polynomials: ``floordiv``, ``mod``, ``min`` or ``max``."""
 
@@ -44,6 +44,11 @@ class Call:
     def __hash__(self) -> int:
         return self._hash
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Call) and (self._hash, self.fn, self.args) == (other._hash, other.fn, other.args)
+
     def __str__(self) -> str:
         return self.text
 
@@ -57,11 +62,23 @@ def _atom_key(atom: Atom) -> tuple[bool, str]:
     return (isinstance(atom, Call), str(atom))
 
 
+@lru_cache(maxsize=1 << 15)
 def _monomial_key(monomial: Monomial) -> tuple[int, list[tuple[tuple[bool, str], int]]]:
     """Higher degrees first, then by name: a graded order that multiplication respects."""
     return (-sum(p for _, p in monomial), [(_atom_key(a), -p) for a, p in monomial])
 
 
+def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[tuple[bool, str], int]]]:
+    return _monomial_key(term[0])
+
+
+@lru_cache(maxsize=1 << 15)
+def _depth(monomial: Monomial) -> int:
+    """How deep calls are nested in each other."""
+    return max((arg.depth for atom, _ in monomial if isinstance(atom, Call) for arg in atom.args), default=0)
+
+
+@lru_cache(maxsize=1 << 15)
 def _times(a: Monomial, b: Monomial) -> Monomial:
     if not a or not b:
         return a or b
@@ -85,52 +102,66 @@ def _over(a: Monomial, b: Monomial) -> Monomial | None:
 class Poly:
     """A canonical integer polynomial. Build from ``Poly.symbol``, ``Poly.constant`` and arithmetic."""
 
-    __slots__ = ("_hash", "_text", "depth", "terms")
+    __slots__ = ("_hash", "_symbols", "_text", "depth", "is_constant", "offset", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
     depth: int
+    is_constant: bool
+    offset: int
+    """The constant term."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        kept = [(m, c) for m, c in terms.items() if c]
-        kept.sort(key=lambda item: _monomial_key(item[0]))
-        self.terms = tuple(kept)
-        calls = [a for m, _ in kept for a, _ in m if isinstance(a, Call)]
-        self.depth = 1 + max((arg.depth for call in calls for arg in call.args), default=0)
-        if len(kept) > _MAX_TERMS or self.depth > _MAX_DEPTH:
+        kept = [term for term in terms.items() if term[1]]
+        if len(kept) > 1:
+            kept.sort(key=_term_key)
+        self._fill(tuple(kept))
+
+    def _fill(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        """Take terms that are in order, none of them 0."""
+        self.terms = terms
+        self.offset = terms[-1][1] if terms and not terms[-1][0] else 0
+        self.is_constant = len(terms) == (self.offset != 0)
+        self.depth = depth = 1 if self.is_constant else 1 + max([_depth(m) for m, _ in terms])
+        if len(terms) > _MAX_TERMS or depth > _MAX_DEPTH:
             raise TooComplex("polynomial too large")
-        if any(not INT64_MIN <= c <= INT64_MAX for _, c in kept):
-            raise TooComplex("coefficient outside int64")
+        for _, coefficient in terms:
+            if not INT64_MIN <= coefficient <= INT64_MAX:
+                raise TooComplex("coefficient outside int64")
         self._hash: int | None = None
         self._text: str | None = None
+        self._symbols: frozenset[str] | None = None
+
+    @classmethod
+    def _of(cls, terms: tuple[tuple[Monomial, int], ...]) -> Poly:
+        """From terms that are in order, none of them 0."""
+        found = cls.__new__(cls)
+        found._fill(terms)
+        return found
 
     @classmethod
     def symbol(cls, name: str) -> Poly:
-        return cls({((name, 1),): 1})
+        return _symbol(name)
 
     @classmethod
     def constant(cls, value: int) -> Poly:
-        return cls({_ONE: value})
+        return _constant(value)
 
     @classmethod
     def call(cls, fn: str, *args: Poly) -> Poly:
-        return cls({((Call(fn, args), 1),): 1})
+        return _call(fn, args)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    @property
-    def is_constant(self) -> bool:
-        return not self.terms or (len(self.terms) == 1 and self.terms[0][0] == _ONE)
-
-    @property
-    def offset(self) -> int:
-        """The constant term."""
-        return self.terms[-1][1] if self.terms and self.terms[-1][0] == _ONE else 0
-
     def atoms(self) -> frozenset[Atom]:
-        return frozenset(a for m, _ in self.terms for a, _ in m)
+        return frozenset([a for m, _ in self.terms for a, _ in m])
 
     def symbols(self) -> frozenset[str]:
         """Names of the dims that the value depends on."""
+        if self._symbols is None:
+            self._symbols = self._named()
+        return self._symbols
+
+    def _named(self) -> frozenset[str]:
         found: set[str] = set()
         for atom in self.atoms():
             if isinstance(atom, Call):
@@ -161,24 +192,57 @@ class Poly:
     # --- arithmetic --------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Poly | int) -> Poly:
-        terms = dict(self.terms)
-        for monomial, coefficient in as_poly(other).terms:
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-        return Poly(terms)
+        if isinstance(other, Poly):
+            if other.is_constant:
+                return self._shifted(other.offset)
+            if self.is_constant:
+                return other._shifted(self.offset)
+            return self._merged(other.terms)
+        return self._shifted(int(other))
+
+    def _shifted(self, by: int) -> Poly:
+        """The sum with a number, which is the last term."""
+        if not by:
+            return self
+        total = self.offset + by
+        rest = self.terms[:-1] if self.offset else self.terms
+        return Poly._of((*rest, (_ONE, total)) if total else rest)
+
+    def _merged(self, terms: Iterable[tuple[Monomial, int]]) -> Poly:
+        total = dict(self.terms)
+        for monomial, coefficient in terms:
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return Poly(total)
 
     def __neg__(self) -> Poly:
-        return Poly({m: -c for m, c in self.terms})
+        return Poly._of(tuple([(m, -c) for m, c in self.terms]))
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + -as_poly(other)
+        if isinstance(other, Poly):
+            if other.is_constant:
+                return self._shifted(-other.offset)
+            return self._merged([(m, -c) for m, c in other.terms])
+        return self._shifted(-int(other))
 
     def __rsub__(self, other: int) -> Poly:
         return -self + other
 
+    def _scaled(self, by: int) -> Poly:
+        """The product with a number."""
+        if by == 1:
+            return self
+        return Poly._of(tuple([(m, c * by) for m, c in self.terms]) if by else ())
+
     def __mul__(self, other: Poly | int) -> Poly:
+        if not isinstance(other, Poly):
+            return self._scaled(int(other))
+        if other.is_constant:
+            return self._scaled(other.offset)
+        if self.is_constant:
+            return other._scaled(self.offset)
         terms: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
-            for m2, c2 in as_poly(other).terms:
+            for m2, c2 in other.terms:
                 monomial = _times(m1, m2)
                 terms[monomial] = terms.get(monomial, 0) + c1 * c2
         return Poly(terms)
@@ -204,14 +268,17 @@ class Poly:
     # --- identity ----------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, int):
-            return self.is_constant and self.offset == other
-        return isinstance(other, Poly) and hash(self) == hash(other) and self.terms == other.terms
+        if self is other:
+            return True
+        if isinstance(other, Poly):
+            return len(self.terms) == len(other.terms) and hash(self) == hash(other) and self.terms == other.terms
+        return isinstance(other, int) and self.is_constant and self.offset == other
 
     def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash(self.offset) if self.is_constant else hash(self.terms)
-        return self._hash
+        found = self._hash
+        if found is None:
+            found = self._hash = hash(self.offset) if self.is_constant else hash(self.terms)
+        return found
 
     def __str__(self) -> str:
         if self._text is None:
@@ -222,8 +289,26 @@ class Poly:
         return f"Poly({self})"
 
 
+# Interned, so that equal ones mostly are one object: those are compared at no cost.
+
+
+@lru_cache(maxsize=1 << 14)
+def _symbol(name: str) -> Poly:
+    return Poly({((name, 1),): 1})
+
+
+@lru_cache(maxsize=1 << 12, typed=True)
+def _constant(value: int) -> Poly:
+    return Poly({_ONE: value})
+
+
+@lru_cache(maxsize=1 << 14)
+def _call(fn: str, args: tuple[Poly, ...]) -> Poly:
+    return Poly({((Call(fn, args), 1),): 1})
+
+
 def as_poly(value: Poly | int) -> Poly:
-    return value if isinstance(value, Poly) else Poly.constant(int(value))
+    return value if isinstance(value, Poly) else _constant(int(value))
 
 
 def _evaluate_call(call: Call, sizes: Mapping[str, int]) -> int:
@@ -463,6 +548,7 @@ def _division_range(atom: Call) -> tuple[int | None, int | None]:
 # --- questions ---------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1 << 15)
 def is_nonnegative(a: Poly) -> bool | None:
     """True / False where ``a >= 0`` holds for every size / for none; None where it depends or is not known."""
     if _proves_nonnegative(a):
@@ -500,6 +586,11 @@ def _weakened(a: Poly) -> Iterator[Poly]:
 
 def is_equal(a: Poly, b: Poly) -> bool | None:
     """True / False where equal for every size / for none; None where it depends or is not known."""
+    return True if a is b else _is_equal(a, b)
+
+
+@lru_cache(maxsize=1 << 15)
+def _is_equal(a: Poly, b: Poly) -> bool | None:
     difference = _plain_form(a - b)
     if not difference.terms:
         return True

@@ -8,14 +8,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.model import Extras, numpy_dtype
 from surgeon_passes.model.importer import variable
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.region import TensorType, Types
 from surgeon_passes.values.declared import declared_type, without_dims
 from surgeon_passes.values.dims import Dim, Shape, show, type_shape
+from surgeon_passes.values.dtypes import is_for_tensors
 from surgeon_passes.values.inference import model_types
 from surgeon_passes.values.loops import carried_types
 from surgeon_passes.values.names import SizeNames
@@ -39,18 +42,24 @@ class TypeMap:
     """What is known of every tensor's type (:class:`surgeon_passes.region.Types`).
 
     onnx infers the whole model once, on construction; dims it does not know are refined when asked for, and tensors that
-    rewrites add are inferred when asked for. ``extras`` is what the model importer kept (interfaces, hints).
+    rewrites add are inferred when asked for. Without ``whole`` that is left out where no body, function or sequence needs
+    it: the shape functions tell the same, and onnx is asked node by node where they do not tell everything; they are not
+    held against each other then. ``extras`` is what the model importer kept (interfaces, hints).
     """
 
     def __init__(
-        self, graph: gs.Graph, index: GraphIndex | None = None, extras: Extras | None = None, strict: bool = False
+        self,
+        graph: gs.Graph,
+        index: GraphIndex | None = None,
+        extras: Extras | None = None,
+        strict: bool = False,
+        whole: bool = True,
     ) -> None:
         self.index = index if index is not None else GraphIndex(graph)
-        self._hints = list(_stated(self.index, extras))
-        ranks = {id(tensor): without_dims(entry) for tensor, entry in self._hints}
+        self._hints = _Hints(self.index, extras)
         self.names = SizeNames(graph)
-        seeds = model_types(self.index, extras, self.names)
-        self.solver = _with_loops(Solver(self.index, seeds, ranks, self.names, strict))
+        seeds = model_types(self.index, extras, self.names) if whole or _needs_whole(self.index) else None
+        self.solver = _with_loops(Solver(self.index, seeds, self._hints, self.names, strict))
         self._stated: list[tuple[gs.Tensor, TensorType]] = []
 
     def type_of(self, tensor: gs.Tensor) -> TensorType:
@@ -84,7 +93,7 @@ class TypeMap:
     def stale(self) -> list[StaleShape]:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
         found, computed_types = [], self.declarable
-        for tensor, entry in self._hints:
+        for tensor, entry in self._hints.all():
             declared, computed = type_shape(entry), type_shape(computed_types.type_of(tensor))
             if declared is not None and computed is not None and _contradicts(declared, computed):
                 found.append(StaleShape(tensor.name, declared, computed))
@@ -127,8 +136,9 @@ class _Declarable:
         if self._types.solver.readers is not None and self._types.solver.readers.told:
             entry = self._types.without_readers.type(tensor)
         shape = type_shape(entry)
-        told = None if shape is None else tuple(self._types.names.told(d) for d in shape)
-        return TensorType(entry.dtype, told, entry.kind)
+        if shape is None or entry.is_static:
+            return entry
+        return TensorType(entry.dtype, tuple([self._types.names.told(d) for d in shape]), entry.kind)
 
 
 def numpy_or_onnx(elem_type: int) -> Any:
@@ -144,16 +154,45 @@ def _plain(dim: Dim) -> int | str | None:
     return dim
 
 
-def _stated(index: GraphIndex, extras: Extras | None) -> Iterator[tuple[gs.Tensor, TensorType]]:
-    """Every (tensor, type) that the file states of a node's output."""
-    hints = {k: v for g in (extras.graphs.values() if extras else ()) for k, v in g.hints.items()}
-    for tensor in list(index.tensors()):
-        if index.producer(tensor) is None or isinstance(tensor, gs.Constant):
-            continue
-        source = variable(hints[id(tensor)]) if id(tensor) in hints else tensor
-        entry = declared_type(source)
-        if entry.dtype or entry.shape is not None:
-            yield tensor, entry
+def _needs_whole(index: GraphIndex) -> bool:
+    """Whether some types can be told only from the whole model: what bodies are given, what a function gives, and whatever
+    is no tensor."""
+    if len(index.scopes) > 1 or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
+        return True
+    return not all(is_for_tensors(n.op, index.opset(n), domain_of(n.domain)) for n in index.nodes())
+
+
+class _Hints:
+    """What the file states of nodes' outputs, read when it is asked for."""
+
+    def __init__(self, index: GraphIndex, extras: Extras | None) -> None:
+        written = {k: v for g in (extras.graphs.values() if extras else ()) for k, v in g.hints.items()}
+        self._sources: dict[int, tuple[gs.Tensor, onnx.ValueInfoProto | TensorType]] = {}
+        for tensor in index.tensors():
+            if index.producer(tensor) is None or isinstance(tensor, gs.Constant):
+                continue
+            if id(tensor) in written:
+                self._sources[id(tensor)] = (tensor, written[id(tensor)])
+            elif tensor.dtype is not None or tensor.shape is not None:
+                self._sources[id(tensor)] = (tensor, declared_type(tensor))
+
+    def get(self, key: int) -> TensorType | None:
+        """dtype and rank by id(tensor), None where nothing is stated: dims that are stated may be stale."""
+        entry = self._stated(key)
+        return None if entry is None else without_dims(entry)
+
+    def all(self) -> Iterator[tuple[gs.Tensor, TensorType]]:
+        for key, (tensor, _) in self._sources.items():
+            entry = self._stated(key)
+            if entry is not None:
+                yield tensor, entry
+
+    def _stated(self, key: int) -> TensorType | None:
+        found = self._sources.get(key)
+        if found is None:
+            return None
+        entry = found[1] if isinstance(found[1], TensorType) else declared_type(variable(found[1]))
+        return entry if entry.dtype or entry.shape is not None else None
 
 
 def _contradicts(declared: Shape, computed: Shape) -> bool:

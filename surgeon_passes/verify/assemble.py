@@ -9,7 +9,6 @@ import numpy as np
 import onnx_graphsurgeon as gs
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from surgeon_passes.index import subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.export import function_protos, node_proto, tensor_proto
 from surgeon_passes.model.nested import bodies
@@ -45,9 +44,11 @@ class Piece:
     trips: dict[str, Array] = field(default_factory=dict)
     """trip counts of loops, by the names under which they are fed: not every run needs all turns"""
 
-    @property
-    def prefix(self) -> str:
-        return f"r{self.number}~"
+    prefix: str = field(init=False, default="")
+    """of every name in the model"""
+
+    def __post_init__(self) -> None:
+        self.prefix = f"r{self.number}~"
 
     def input_name(self, position: int) -> str:
         via = "f" if self.feed_types[position] != self.real_types[position] else ""
@@ -148,10 +149,9 @@ def _add_functions(model: ModelProto, graph: gs.Graph, opsets: dict[str, int]) -
 
 def _add_boundary(piece: Piece, made: Assembly, fed_constants: bool) -> None:
     graph = made.model.graph
-    has_bodies = any(next(iter(subgraphs(image.node)), None) is not None for image in piece.sides.images())
     for position, found in enumerate(piece.sides.input_types):
         name = piece.input_name(position)
-        rank = None if has_bodies else found.rank  # a branch that is not taken may contradict it
+        rank = None if piece.sides.has_bodies else found.rank  # a branch that is not taken may contradict it
         kind = graph.input.add(name=name).type.tensor_type
         kind.elem_type = piece.feed_types[position]
         if rank is not None:

@@ -15,6 +15,7 @@ Shape = tuple[int, ...]
 BATCH = 16
 """Rows that give a channel enough elements to take a scale from."""
 _GLOBAL = frozenset({"GlobalAveragePool", "GlobalMaxPool"})
+_WINDOWS = SPATIAL - {"BatchNormalization", "InstanceNormalization"}
 
 
 def constant_shape(image: NodeImage, position: int) -> Shape | None:
@@ -105,7 +106,7 @@ def _smaller(size: int, sides: Sequence[Sequence[NodeImage]], axis: int, spatial
     reach, strides = 1, 1
     for images in sides:
         side_reach, side_strides = 1, 1
-        for image in images:
+        for image in (i for i in images if i.node.op in _WINDOWS):
             kernel, stride, dilation = _window(image, axis, spatial)
             side_reach += dilation * (kernel - 1) * side_strides
             side_strides *= stride

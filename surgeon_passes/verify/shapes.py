@@ -108,7 +108,7 @@ def _few_rows(
 ) -> Iterator[tuple[Shape, ...]]:
     """Two sizes of named dims, as small as they can be with every broadcast still showing."""
     symbols = sorted({s for t in types for d in _symbolic(t) for s in _symbols(d)})
-    for least in (3, 2):
+    for least in (2, 3):
         sizes = {s: least + 2 * i for i, s in enumerate(symbols)}
         shapes = [_concrete(t, k, {**sizes, **said}, 2) for t, k in zip(types, known, strict=True)]
         legal = tuple(s for s in shapes if s is not None)

@@ -130,6 +130,7 @@ class _Walk:
         self.found = sides.after if after else sides.before
         self.names, self.others = sides.names[after], sides.names[not after]
         self.letter = "a" if after else "b"
+        self.asks_for_types = any(i.node.op in _READS_TYPE for i in (*images, *self.cone.values()))
         self.valued: set[int] = set()
 
     def run(self, outputs: Sequence[gs.Tensor]) -> None:
@@ -156,6 +157,8 @@ class _Walk:
     def read_by_value(self, outputs: Sequence[gs.Tensor]) -> set[int]:
         """Ids of tensors whose values are needed: those are not cut, though another node asks only for their type."""
         found: set[int] = set()
+        if not self.asks_for_types:
+            return found
         todo = list(outputs)
         while todo:
             tensor = todo.pop()

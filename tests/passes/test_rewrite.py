@@ -176,3 +176,23 @@ def test_a_rule_stands_back_for_one_that_opposes_it() -> None:
     result = Pipeline(Rewrite(apart, together)).run(proto, verify="off")
     assert result.converged and operators(result.proto) == ["Max"]
     assert result.settings == ["left out as others do the opposite: together"]
+
+
+def test_a_guard_is_asked_before_the_pattern() -> None:
+    called: list[str] = []
+
+    def seen(match: Match) -> Replacement:
+        called.append(match.y.name)
+        return Replacement()
+
+    lines = "a = Abs(x) b = Neg(a) y = Neg(b)"
+    proto = model(f"g (float[2] x) => (float[2] y) {{ {lines} }}")
+    rule = Rule.from_text("r", "y = Neg(x)", "y = Sub(0.0, x)", seen, guard=lambda y: y.operand(0).op == "Abs")
+    result = Pipeline(Rewrite(rule), max_iterations=1).run(proto, registry=Registry(), verify="off")
+    assert called == ["b"] and operators(result.proto) == ["Abs", "Sub", "Neg"]
+
+
+def test_a_guard_that_fails_is_named() -> None:
+    rule = Rule.from_text("r", "y = Abs(x)", "y = x", guard=lambda y: y.nothing)
+    with pytest.raises(RuleError, match="r: its guard failed at Abs -> 'a': AttributeError"):
+        Pipeline(Rewrite(rule)).run(model(TEXT), registry=Registry())

@@ -14,6 +14,7 @@ from surgeon_passes.errors import ContradictionError
 from surgeon_passes.model import import_model
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
+from surgeon_passes.values.inference import model_types
 from surgeon_passes.values.registry import Entry
 from tests.values.build import dims, evaluator, model, run
 
@@ -309,3 +310,46 @@ def test_stft_is_one_sided_unless_it_says_otherwise():
     assert dims(ev, "z") == ["1", "15", "16", "2"]
     x = np.random.default_rng(0).normal(size=(1, 128, 1)).astype(F32)
     assert [a.shape for a in run(proto, {"x": x})] == [(1, 15, 9, 2), (1, 15, 16, 2)]
+
+
+# --- without inferring the whole model ---------------------------------------------------------------------------------
+
+ALONE = [
+    "(float[N,4,H] x) => (float[a,b,c] y, int64[d] s) { m = MaxPool<kernel_shape=[2], strides=[2]>(x) t = Transpose(x) "
+    "b = Cast<to=16>(x) y = Relu(m) s = Shape(t) k = Constant<value_float = 2.0>() q, z, p = DynamicQuantizeLinear(x) }",
+    "(float[N,4] x, float k) => (float[a,b] y) { z = NonZero(x) r = Range(k, k, k) u, n = Unique(x) f, i = TopK(x, one) "
+    "c = ConstantOfShape(one) d = ConstantOfShape<value = int64[1] {3}>(one) y = Sub(x, x) }",
+    "(float[2,3,D] x, float[1,16,D] w, float[1,16,4] r) => (float[a,b,c,d] y) "
+    "{ y, h, c = LSTM<hidden_size=4>(x, w, r) l = Less(x, x) v = Where(l, x, x) e = Einsum<equation=\"...ij->...ji\">(x) }",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ALONE)
+def test_types_are_the_same_where_the_whole_model_is_not_inferred(text):
+    def types(whole):
+        imported = import_model(model(text, one=np.array([1])))
+        found = TypeMap(imported.graph, extras=imported.extras, strict=True, whole=whole)
+        made = [t for n in imported.graph.nodes for t in n.outputs]
+        return {t.name: (e.dtype, str(e.shape), e.kind) for t in made for e in [found.type_of(t)]}
+
+    assert types(whole=False) == types(whole=True)
+    assert None not in {dtype for dtype, _, _ in types(whole=False).values()}
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("(float[N,4] x) => (float[a,b] y) { y = Relu(x) }", 0),
+        ("(float[N,4] x) => (float[a,b] y) { s = SequenceConstruct(x, x) y = SequenceAt(s, i0) }", 1),
+        ("(bool c, float[N,4] x) => (float[a,b] y) "
+         "{ y = If(c)<then_branch = t () => (float[e,f] r) { r = Neg(x) }, else_branch = f () => (float[e,f] r) "
+         "{ r = Abs(x) }> }", 1),
+    ],
+)  # fmt: skip
+def test_the_whole_model_is_inferred_where_bodies_or_sequences_need_it(text, calls):
+    imported = import_model(model(text, i0=np.int64(0)))
+    with mock.patch("surgeon_passes.values.types.model_types", wraps=model_types) as spy:
+        types = TypeMap(imported.graph, extras=imported.extras, whole=False)
+    assert spy.call_count == calls
+    entry = types.type_of(imported.graph.outputs[0])
+    assert (entry.dtype, [str(d) for d in entry.shape]) == (TensorProto.FLOAT, ["N", "4"])

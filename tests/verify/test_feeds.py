@@ -47,6 +47,21 @@ def test_integers_are_tried_until_they_are_legal() -> None:
     assert set(generate_feeds(ok)[0]["i"].tolist()) <= {0, 1}
 
 
+def test_equal_feeds_are_not_tried_twice() -> None:
+    """A scalar is 0 or 1 however it is drawn."""
+    made = model("t = Add(s, k)\ny = Reshape(x, t)", "(float[2, 3] x, int64 s) => (float[a, b] y)", k=np.array([7, 7]))
+    tried: list[bytes] = []
+
+    class Refuses:
+        def run(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            tried.append(feeds["x"].tobytes() + feeds["s"].tobytes())
+            raise RuntimeFailure("no")
+
+    with pytest.raises(RuntimeFailure, match="no; give --data"):
+        generate_feeds(made, runner=Refuses())  # type: ignore[arg-type]
+    assert len(tried) == len(set(tried)) == 4
+
+
 def test_every_element_type_and_determinism() -> None:
     made = model(
         "y = Identity(a)", "(float a, bool[3] b, string[2] s, uint8[4] u, float16[2] h, double[1] d) => (float y)"

@@ -38,7 +38,7 @@ def test_spatial_size_keeps_a_receptive_field_and_the_stride_remainder(attrs: st
 def test_beside_an_open_batch_the_spatial_size_is_reduced_too() -> None:
     found = shapes_of(conv(224), TensorType(FLOAT, (Sym("N"), 2, 224, 224)))
     assert [s[0][1:] for s in found[:3]] == [(2, 7, 7), (2, 7, 7), (2, 224, 224)]
-    assert found[0][0][0] != found[1][0][0] and found[0][0][0] == found[2][0][0]
+    assert [s[0][0] for s in found[:2]] == [2, 3]
     flat = shapes_of(region("y = Flatten(x)", "y2 = Flatten(x)"), TensorType(FLOAT, (Sym("N"), 2, 64, 64)))
     assert flat[0][0][2:] == (64, 64)
     open_width = shapes_of(conv(224), TensorType(FLOAT, (1, 2, 224, Sym("W"))))
@@ -49,7 +49,7 @@ def test_beside_an_open_batch_the_spatial_size_is_reduced_too() -> None:
 
 def test_large_rows_are_few() -> None:
     one = region("y = Softmax(x)", "y2 = Softmax<axis: int = -1>(x)")
-    assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 512, 512)))[:3]] == [3, 2, 9]
+    assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 512, 512)))[:3]] == [2, 3, 9]
     assert [s[0][0] for s in shapes_of(one, TensorType(FLOAT, (Sym("N"), 64, 64)))[:2]] == [3, 9]
 
 
