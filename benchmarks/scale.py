@@ -81,12 +81,15 @@ def chain(nodes: int) -> onnx.ModelProto:
 
 
 def wide(nodes: int) -> onnx.ModelProto:
-    """One tensor, behind an Identity that goes, with ``nodes / 2`` readers, the results of all in one Concat."""
+    """One tensor, behind an Identity that goes, with ``2 nodes / 5`` readers, half of them behind Identities of their own
+    that
+    go, too; the results of all in one Concat."""
     made = Builder()
     shared = made.add("Identity", made.add("Relu", "x"))
     ends = []
-    for number in range(max(1, nodes // 2 - 1)):
-        scaled = made.add("Mul", shared, made.floats(f"scale_{number}", 0.5, 1.5, 1, CHANNELS, 1, 1))
+    for number in range(max(1, 2 * nodes // 5)):
+        read = made.add("Identity", shared) if number % 2 else shared
+        scaled = made.add("Mul", read, made.floats(f"scale_{number}", 0.5, 1.5, 1, CHANNELS, 1, 1))
         ends.append(made.add("Tanh", scaled))
     return made.model(made.add("Concat", *ends, axis=1), output=["N", CHANNELS * len(ends), SIDE, SIDE])
 

@@ -84,6 +84,8 @@ class GraphIndex:
         self._changed: dict[int, Scope] = {}
         self._producer: dict[int, gs.Node] = {}
         self._consumers: dict[int, dict[int, int]] = {}
+        self._edges: dict[int, int] = {}
+        """by id(tensor): the sum over its consumers, so that readers of a wide tensor need not count each other"""
         self._outputs: dict[int, int] = {}
         self._tensors: dict[int, gs.Tensor] = {}
         self._names: dict[str, int] = {}
@@ -92,6 +94,8 @@ class GraphIndex:
         self._input_of: dict[int, Scope] = {}
         self._removed_with: dict[int, list[gs.Node]] = {}
         self._views: dict[int, NodeView] = {}
+        self._holders: dict[int, _Record] = {}
+        self._touched: dict[int, gs.Node] = {}
         self.version = 0
         """a number that changes whenever the graph does"""
         main = Scope(graph, "", opsets=_opsets(graph))
@@ -128,6 +132,7 @@ class GraphIndex:
         record = _Record(node, scope, position)
         self._changed[id(scope)] = scope
         self._records[id(node)] = record
+        self._touched[id(node)] = node
         self._members.setdefault(id(scope), []).append(record)
         if node.name:
             self._node_names.setdefault(node.name, 0)
@@ -137,10 +142,13 @@ class GraphIndex:
             self._set_producer(tensor, node)
         label = node.name or (node.outputs[0].name if node.outputs else node.op)
         prefix = f"{scope.path}/" if scope.path else ""
-        return [
+        inner = [
             Scope(body, f"{prefix}{label}/{attr}", scope, node, scope.opsets, scope.is_function)
             for attr, body in subgraphs(node)
         ]
+        if inner:
+            self._holders[id(node)] = record
+        return inner
 
     def _know(self, tensor: gs.Tensor) -> None:
         self._tensors[id(tensor)] = tensor
@@ -152,10 +160,12 @@ class GraphIndex:
             self._know(tensor)
             uses = self._consumers.setdefault(id(tensor), {})
             uses[id(node)] = uses.get(id(node), 0) + 1
+            self._edges[id(tensor)] = self._edges.get(id(tensor), 0) + 1
 
     def _drop_edge(self, tensor: gs.Tensor, node: gs.Node) -> None:
         if tensor.name:
             uses = self._consumers[id(tensor)]
+            self._edges[id(tensor)] -= 1
             if uses[id(node)] == 1:
                 del uses[id(node)]
             else:
@@ -230,11 +240,19 @@ class GraphIndex:
 
     def consumers(self, tensor: gs.Tensor) -> list[gs.Node]:
         """Nodes that read ``tensor``, in subgraphs too; each once."""
-        return [self._records[key].node for key in self._consumers.get(id(tensor), ())]
+        return list(self.readers(tensor))
+
+    def readers(self, tensor: gs.Tensor) -> Iterator[gs.Node]:
+        """:meth:`consumers` one by one, for whoever needs the first few; the graph must not change meanwhile."""
+        return (self._records[key].node for key in self._consumers.get(id(tensor), ()))
+
+    def reader_count(self, tensor: gs.Tensor) -> int:
+        """How many nodes :meth:`consumers` gives."""
+        return len(self._consumers.get(id(tensor), ()))
 
     def edge_count(self, tensor: gs.Tensor) -> int:
         """Uses of ``tensor``: edges (``Add(t, t)`` is two) and places in a graph's outputs."""
-        return sum(self._consumers.get(id(tensor), {}).values()) + self._outputs.get(id(tensor), 0)
+        return self._edges.get(id(tensor), 0) + self._outputs.get(id(tensor), 0)
 
     def is_output(self, tensor: gs.Tensor) -> bool:
         """Whether ``tensor`` is an output of any graph, body or function."""
@@ -246,6 +264,19 @@ class GraphIndex:
 
     def tensors(self) -> Iterable[gs.Tensor]:
         return self._tensors.values()
+
+    def holds_bodies(self, node: gs.Node) -> bool:
+        """Whether ``node`` is one that holds bodies."""
+        return id(node) in self._holders
+
+    def has_bodies(self) -> bool:
+        """Whether the model has functions, or a live node with bodies."""
+        return any(s.is_function for s in self.scopes) or any(r.live for r in self._holders.values())
+
+    def take_touched(self) -> list[gs.Node]:
+        """Live nodes that came in, came back, or whose edges moved, since this was asked last."""
+        touched, self._touched = self._touched, {}
+        return [node for node in touched.values() if self.is_live(node)]
 
     # --- names -------------------------------------------------------------------------------------------------------
 
@@ -296,6 +327,7 @@ class GraphIndex:
         members = self._removed_with.pop(id(node))
         for member in members:
             self._records[id(member)].live = True
+            self._touched[id(member)] = member
             for tensor in member.inputs:
                 self._add_edge(tensor, member)
             for tensor in member.outputs:
@@ -307,6 +339,7 @@ class GraphIndex:
         self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         self._drop_edge(node.inputs[position], node)
+        self._touched[id(node)] = node
         list.__setitem__(node.inputs, position, tensor)
         self._views.pop(id(node), None)
         self._add_edge(tensor, node)
@@ -317,6 +350,7 @@ class GraphIndex:
         old = node.outputs[position]
         if self._producer.get(id(old)) is node:
             del self._producer[id(old)]
+        self._touched[id(node)] = node
         list.__setitem__(node.outputs, position, tensor)
         self._views.pop(id(node), None)
         self._set_producer(tensor, node)
@@ -389,8 +423,8 @@ class GraphIndex:
     def _captures(self) -> dict[int, list[gs.Tensor]]:
         """Per node that holds bodies (by id): every tensor that something inside reads."""
         found: dict[int, list[gs.Tensor]] = {}
-        for record in self._records.values():
-            if record.live and any(True for _ in subgraphs(record.node)):
+        for record in self._holders.values():
+            if record.live:
                 members = self.with_bodies(record.node)
                 inside = [t for member in members[1:] for t in member.inputs]
                 bodies = [body for member in members for _, body in subgraphs(member)]

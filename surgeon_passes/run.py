@@ -104,7 +104,7 @@ class Run:
             outcome.state.decisions.append(decision)
         light, weights = outcome.final
         if not self.is_ours:  # what a caller holds it may change
-            light = with_weights(light, weights, self.external)
+            light = with_weights(light, weights, self.external, in_place=True)
         return Result(
             model=outcome.state.model,
             light=light,
@@ -221,7 +221,7 @@ class Run:
             changed = [self.step(step, state) for step in steps]
             if not any(changed):
                 return iteration, True
-            state.rebuild()
+            state.refresh()
         return self.pipeline.max_iterations, not steps
 
     def step(self, step: Pass, state: State) -> bool:

@@ -224,6 +224,17 @@ def wide(consumers: int) -> GraphIndex:
     return GraphIndex(import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])).graph)
 
 
+def test_uses_are_counted_as_they_come_and_go() -> None:
+    index = wide(100)
+    t, u = named(index, "t")[0], named(index, "u")[0]
+    first, second, *_ = index.consumers(t)
+    index.set_input(first, 0, u)
+    index.remove_node(second)
+    assert (index.edge_count(t), index.reader_count(t), index.edge_count(u)) == (98, 98, 1)
+    index.restore_node(second)
+    assert index.edge_count(t) == 99 == len(list(index.readers(t)))
+
+
 def test_a_wide_tensor_is_rewired_in_linear_time() -> None:
     def rewire(index: GraphIndex) -> None:
         t, u = named(index, "t")[0], named(index, "u")[0]
@@ -237,3 +248,17 @@ def test_a_wide_tensor_is_rewired_in_linear_time() -> None:
     small, large = ([wide(n) for _ in range(2)] for n in (500, 5_000))
     taken = [seconds(lambda graphs=graphs: rewire(graphs.pop())) for graphs in (small, large)]  # type: ignore[misc]
     assert taken[1] < 40 * taken[0] + 0.02
+
+
+def test_touched_nodes_are_those_that_came_in_came_back_or_whose_edges_moved() -> None:
+    proto = model("g (float[2] x, float[2] z) => (float[2] y) { a = Relu(x) b = Neg(a) y = Add(b, z) }")
+    index = GraphIndex(import_model(proto).graph)
+    relu, neg, add = index.nodes()
+    assert index.take_touched() == [relu, neg, add]
+    assert index.take_touched() == []
+    index.set_input(neg, 0, relu.inputs[0])
+    index.remove_node(relu)
+    assert index.take_touched() == [neg]
+    index.restore_node(relu)
+    assert index.take_touched() == [relu]
+    assert not index.has_bodies()

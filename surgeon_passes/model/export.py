@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -305,16 +306,19 @@ def write_node(
     proto.output.extend(name(t.name) if t.name else "" for t in outputs)
     if node.attrs:
         domain = domain_of(node.domain)
-        declared = schema(node.op, opset or 1 << 20, domain)
-        known = declared.attributes if declared is not None else {}
+        wanted = _attribute_types(node.op, opset or 1 << 20, domain)
         for key, value in node.attrs.items():
-            wanted = _attribute_type(known[key]) if key in known else None
-            write_attribute(proto.attribute.add(), key, value, wanted, body)
+            write_attribute(proto.attribute.add(), key, value, wanted.get(key), body)
 
 
-def _attribute_type(declared: Any) -> int:
-    kind = declared.type
-    return int(getattr(kind, "value", kind))
+@lru_cache(maxsize=4096)
+def _attribute_types(op: str, opset: int, domain: str) -> dict[str, int]:
+    """Types of the attributes that the operator's schema has, as AttributeProto numbers them."""
+    declared = schema(op, opset, domain)
+    if declared is None:
+        return {}
+    kinds: dict[str, Any] = {name: attribute.type for name, attribute in declared.attributes.items()}
+    return {name: int(getattr(kind, "value", kind)) for name, kind in kinds.items()}
 
 
 def write_attribute(

@@ -17,7 +17,7 @@ from onnx import AttributeProto, TensorProto
 from surgeon_passes.errors import ModelError
 from surgeon_passes.model.elements import element_bits
 from surgeon_passes.model.nested import every_node, graphs_in
-from surgeon_passes.model.weights import Weights, external_number, raw_length
+from surgeon_passes.model.weights import Weights, external_number
 from surgeon_passes.model.wire import pieces, point, with_references
 from surgeon_passes.ops.schema import STANDARD, domain_of, opsets_of, schema, suggest
 
@@ -97,12 +97,15 @@ def _check_tensor(tensor: TensorProto, name: str, weights: Weights | None) -> No
         count *= dim
     if tensor.data_type == TensorProto.STRING:
         return
-    is_outside = tensor.data_location == TensorProto.EXTERNAL
-    if weights is None or weights.is_external(tensor) if is_outside else not tensor.HasField("raw_data"):
+    if tensor.data_location == TensorProto.EXTERNAL:
+        if weights is None or weights.is_external(tensor):
+            return
+        length = external_number(tensor, "length", 0)
+    elif tensor.HasField("raw_data"):
+        length = len(tensor.raw_data)
+    else:
         return
-    wanted = (count * element_bits(tensor.data_type) + 7) // 8
-    length = external_number(tensor, "length", 0) if is_outside else raw_length(tensor, wanted)
-    if wanted != length:
+    if (count * element_bits(tensor.data_type) + 7) // 8 != length:
         raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {length} bytes")
 
 
@@ -239,7 +242,7 @@ def _write_external(proto: onnx.ModelProto, path: Path, location: str, weights: 
 
 def _worth_moving(tensor: TensorProto) -> bool:
     outside = tensor.data_location == TensorProto.EXTERNAL
-    return (reference_length(tensor) if outside else raw_length(tensor)) >= 1024
+    return (reference_length(tensor) if outside else len(tensor.raw_data)) >= 1024
 
 
 def reference_length(tensor: TensorProto) -> int:
@@ -260,11 +263,13 @@ def _inline(tensor: TensorProto, weights: Weights) -> None:
         del tensor.external_data[:]
 
 
-def with_weights(proto: onnx.ModelProto, weights: Weights, external: bool = False) -> onnx.ModelProto:
+def with_weights(
+    proto: onnx.ModelProto, weights: Weights, external: bool = False, in_place: bool = False
+) -> onnx.ModelProto:
     """``proto`` with the weights that it refers to; what lies in other files stays there where ``external`` says so.
 
-    The same object where it refers to nothing. Beyond protobuf's limit what lies in a file stays there. Raises
-    ModelError naming tensor and file where one is missing or short.
+    The same object where it refers to nothing, or with ``in_place``. Beyond protobuf's limit what lies in a file stays
+    there. Raises ModelError naming tensor and file where one is missing or short.
     """
     in_files = external or weight_bytes(proto) > LIMIT
 
@@ -274,8 +279,10 @@ def with_weights(proto: onnx.ModelProto, weights: Weights, external: bool = Fals
 
     if not any(map(moves, all_tensors(proto))):
         return proto
-    whole = onnx.ModelProto()
-    whole.CopyFrom(proto)
+    whole = proto
+    if not in_place:
+        whole = onnx.ModelProto()
+        whole.CopyFrom(proto)
     for tensor in filter(moves, all_tensors(whole)):
         _inline(tensor, weights)
     return whole
@@ -285,8 +292,8 @@ def weight_bytes(proto: onnx.ModelProto) -> int:
     """Bytes of all tensors, external ones included."""
     total = 0
     for tensor in all_tensors(proto):
-        external = tensor.data_location == TensorProto.EXTERNAL
-        total += reference_length(tensor) if external else tensor.ByteSize()
+        inside = tensor.data_location != TensorProto.EXTERNAL and not tensor.HasField("raw_data")
+        total += tensor.ByteSize() if inside else reference_length(tensor)
     return total
 
 

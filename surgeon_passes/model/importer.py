@@ -19,6 +19,7 @@ from surgeon_passes.errors import ModelError
 from surgeon_passes.model.constants import SparseTensorValues, TensorValues
 from surgeon_passes.model.elements import numpy_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
+from surgeon_passes.model.objects import make_constant, make_node, make_variable
 from surgeon_passes.model.order import sorted_nodes
 from surgeon_passes.model.weights import Weights
 
@@ -115,7 +116,7 @@ class _Importer:
     def constant(self, tensor: onnx.TensorProto) -> gs.Constant:
         values = TensorValues(tensor, self.weights)
         self.external = self.external or self.weights.is_external(tensor)
-        return gs.Constant(tensor.name, values)
+        return make_constant(tensor.name, values)
 
     def inputs(
         self, proto: onnx.GraphProto, local: Names, overridable: set[str], extras: GraphExtras
@@ -157,36 +158,32 @@ class _Importer:
         for proto in ordered:
             for name in proto.output:
                 if name:
-                    self.define(local, gs.Variable(name))
+                    self.define(local, make_variable(name))
         return [self.node(proto, local, outer, opsets) for proto in ordered]
 
     def node(self, proto: onnx.NodeProto, local: Names, outer: list[Names], opsets: Any) -> gs.Node:
-        label = f"node '{proto.name}' ({proto.op_type})" if proto.name else f"node {proto.op_type}"
-        node = gs.Node(
-            op=proto.op_type,
-            name=proto.name,
-            attrs=self.attributes(proto.attribute, local, outer, opsets),
-            domain=proto.domain if proto.HasField("domain") else None,
+        node = make_node(
+            proto.op_type,
+            proto.name,
+            self.attributes(proto.attribute, local, outer, opsets),
+            proto.domain if proto.HasField("domain") else None,
+            [local.get(n) or self.resolve(n, local, outer, proto) if n else make_variable("") for n in proto.input],
+            [local[n] if n else make_variable("") for n in proto.output],
         )
-        names = [(self.resolve(n, local, outer, label) if n else gs.Variable.empty()) for n in proto.input]
-        list.extend(node.inputs, names)
-        list.extend(node.outputs, (local[n] if n else gs.Variable.empty() for n in proto.output))
-        for tensor in node.inputs:
-            list.append(tensor.outputs, node)
-        for tensor in node.outputs:
-            list.append(tensor.inputs, node)
-        if proto.doc_string or proto.metadata_props or _has_more(proto):
+        if any(getattr(proto, name) for name in _KEPT):
             kept = onnx.NodeProto()
-            _copy_fields(proto, kept, without=("input", "output", "attribute", "op_type", "domain", "name"))
+            _copy_fields(proto, kept, without=_READ)
             self.extras.nodes[id(node)] = kept
         return node
 
-    def resolve(self, name: str, local: Names, outer: list[Names], reader: str) -> gs.Tensor:
+    def resolve(self, name: str, local: Names, outer: list[Names], reader: onnx.NodeProto | str) -> gs.Tensor:
         if name in local:
             return local[name]
         for names in reversed(outer):
             if name in names:
                 return names[name]
+        if isinstance(reader, onnx.NodeProto):
+            reader = f"node '{reader.name}' ({reader.op_type})" if reader.name else f"node {reader.op_type}"
         raise ModelError(f"{self.source}: {reader} reads '{name}', which nothing makes")
 
     def attributes(
@@ -279,9 +276,9 @@ def _main_opset(opsets: Any) -> int | None:
     return next((o.version for o in opsets if o.domain in ("", "ai.onnx")), None)
 
 
-def _has_more(proto: onnx.NodeProto) -> bool:
-    known = {"input", "output", "name", "op_type", "domain", "attribute", "doc_string", "metadata_props"}
-    return any(descriptor.name not in known for descriptor, _ in proto.ListFields())
+_READ = {"input", "output", "name", "op_type", "domain", "attribute"}
+_KEPT = [field.name for field in onnx.NodeProto.DESCRIPTOR.fields if field.name not in _READ]
+"""fields of a node that gs has no place for"""
 
 
 def _copy_fields(source: Any, target: Any, without: Iterable[str]) -> None:

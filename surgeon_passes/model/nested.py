@@ -10,7 +10,10 @@ from onnx import AttributeProto
 
 def graphs_in(attribute: AttributeProto) -> list[onnx.GraphProto]:
     """The graphs that an attribute holds."""
-    return [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+    kind = attribute.type
+    if kind == AttributeProto.GRAPH:
+        return [attribute.g]
+    return list(attribute.graphs) if kind in (AttributeProto.GRAPHS, AttributeProto.UNDEFINED) else []
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

@@ -228,28 +228,6 @@ def _without_data(tensor: TensorProto) -> TensorProto | None:
     return found
 
 
-COPIED = 1 << 24
-"""Bytes up to which a copy is made to be measured."""
-
-
-def raw_length(tensor: TensorProto, expected: int | None = None) -> int:
-    """Bytes of a tensor's raw data. Large ones are measured, not copied: protobuf gives out copies only.
-
-    A copy is quicker where few bytes are ``expected``.
-    """
-    if expected is not None and expected < COPIED:
-        return len(tensor.raw_data)
-    total = tensor.ByteSize()
-    if total < 2 * LARGE:
-        return len(tensor.raw_data)
-    rest = _without_data(tensor)
-    if rest is None:
-        return len(tensor.raw_data)
-    left = total - rest.ByteSize() - 1  # the tag; then come the length and the data
-    digits = next(d for d in range(1, 11) if left - d < 1 << 7 * d)
-    return left - digits
-
-
 def external_fields(tensor: TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
 

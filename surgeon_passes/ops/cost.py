@@ -46,6 +46,12 @@ def cost(views: Iterable[NodeView], type_of: TypeOf, constant_shape: ShapeOf = i
     return Cost(macs, sum(_weights(v, constant_shape) for v in items), not known)
 
 
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum of several; per position where one of them is."""
+    items = list(costs)
+    return Cost(sum(c.macs for c in items), sum(c.weights for c in items), any(c.per_position for c in items))
+
+
 def _static(tensor_type: TensorType) -> tuple[int, ...] | None:
     shape = tensor_type.shape
     if shape is None or not all(isinstance(d, int) for d in shape):

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.index import subgraphs
 from surgeon_passes.model.keys import Key, Keys
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import CONTROL_FLOW, QUANTIZATION
@@ -68,7 +67,11 @@ def _merge(state: State, nodes: list[gs.Node], among: Container[int] | None) -> 
 
 
 def _groups(state: State, nodes: list[gs.Node]) -> list[list[gs.Node]]:
-    """Nodes that compute the same, in order: operands are compared by number, so that equal chains meet whole."""
+    """Nodes that compute the same, in order: operands are compared by number, so that equal chains meet whole.
+
+    What could be folded was left for its size, and stays by itself: as one node it might be folded, then written out by
+    each of its readers. That is asked only of nodes that have an equal one.
+    """
     keys = Keys()
     numbers: dict[Key, list[gs.Node]] = {}
     same_as: dict[int, gs.Tensor] = {}
@@ -96,6 +99,10 @@ def _groups(state: State, nodes: list[gs.Node]) -> list[list[gs.Node]]:
             tuple(bool(t.name) for t in node.outputs),
         )
         group = numbers.setdefault(key, [])
+        if group and state.evaluator.is_foldable(node):
+            continue
+        if len(group) == 1 and state.evaluator.is_foldable(group[0]):
+            group.clear()
         group.append(node)
         same_as.update((id(t), first) for t, first in zip(node.outputs, group[0].outputs, strict=True))
     return [group for group in numbers.values() if len(group) > 1]
@@ -106,7 +113,6 @@ def _may_merge(state: State, node: gs.Node, functions: set[tuple[str, str]]) -> 
         return False
     if (domain_of(node.domain), node.op) in functions:
         return False
-    if node.op in CONTROL_FLOW or node.op in QUANTIZATION or any(True for _ in subgraphs(node)):
+    if node.op in CONTROL_FLOW or node.op in QUANTIZATION or state.index.holds_bodies(node):
         return False
-    # What could be folded was left for its size: as one node it might be folded, then written out by each of its readers.
-    return not state.evaluator.draws(node) and not state.evaluator.is_foldable(node)
+    return not state.evaluator.draws(node)

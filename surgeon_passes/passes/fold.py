@@ -131,7 +131,7 @@ class _Folder:
         """The foldable rest, computed by ONNX Runtime in one go."""
         chosen: dict[int, gs.Node] = {}
         for node in self.index.nodes():
-            if node.op != "Constant" and self.evaluator.is_foldable(node) and self.is_pure(node):
+            if node.op != "Constant" and self.is_pure(node) and self.evaluator.is_foldable(node):
                 self.pure.add(id(node))
                 if self.fits(node, chosen):
                     chosen[id(node)] = node

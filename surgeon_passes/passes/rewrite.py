@@ -29,6 +29,8 @@ DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
 MAX_BINDINGS = 16
 """Bindings of one rule at one root that are tried before the last reason stands."""
 MAX_SWEEPS = 100
+WIDE = 64
+"""Readers of one tensor from which they are visited again once, when all else is done, and not with each edit there."""
 
 
 @dataclass(frozen=True, init=False)
@@ -154,8 +156,15 @@ class _Sweeper:
         queue = deque(nodes)
         waiting = dict.fromkeys(map(id, queue), first)
         edits: list[Edit] = []
+        wide: dict[int, gs.Tensor] = {}
         done = 0
-        while queue:
+        while queue or wide:
+            if not queue:
+                readers = [n for t in wide.values() for n in self.index.readers(t) if self.index.is_live(n)]
+                waiting = dict.fromkeys(map(id, readers), again)
+                queue.extend({id(n): n for n in readers}.values())
+                wide.clear()
+                continue
             node = queue.popleft()
             rules = waiting.pop(id(node))
             done += 1
@@ -167,15 +176,25 @@ class _Sweeper:
             if edit is None:
                 continue
             edits.append(edit)
-            for touched in self.touched([edit]):
+            for touched in self.touched([edit], wide):
                 if id(touched) not in waiting:
                     queue.append(touched)
                 waiting[id(touched)] = again
         return edits
 
-    def touched(self, edits: Iterable[Edit]) -> list[gs.Node]:
-        """Live nodes around the edits: new ones, restored ones, and who reads their results."""
+    def touched(self, edits: Iterable[Edit], wide: dict[int, gs.Tensor] | None = None) -> list[gs.Node]:
+        """Live nodes around the edits: new ones, restored ones, and who reads their results.
+
+        Tensors with many readers are put into ``wide``, where it is given, in place of their readers.
+        """
         found: dict[int, gs.Node] = {}
+
+        def spread(tensor: gs.Tensor) -> None:
+            if wide is not None and self.index.reader_count(tensor) > WIDE:
+                wide[id(tensor)] = tensor
+            else:
+                found.update((id(c), c) for c in self.index.readers(tensor))
+
         for edit in edits:
             nodes = [i.node for i, _ in edit.added] + [i.node for i in edit.removed]
             nodes += [slot[0] for slot in (*edit.inputs, *edit.outputs)]
@@ -183,9 +202,9 @@ class _Sweeper:
                 if self.index.is_live(node):
                     found[id(node)] = node
                     for tensor in node.outputs:
-                        found.update((id(c), c) for c in self.index.consumers(tensor))
+                        spread(tensor)
             for _, now in edit.pairs:
-                found.update((id(c), c) for c in self.index.consumers(now))
+                spread(now)
         return [n for n in found.values() if self.index.is_live(n)]
 
     def matcher(self, rule: Rule) -> Matcher:
@@ -249,7 +268,7 @@ class _Sweeper:
             return None
         if (rule.name, self.index.scope(match.root).path, root) in state.banned:
             return None
-        edit = state.rewriter.rewrite(rule, match, reads)  # the function adds to them
+        edit = state.rewriter.rewrite(rule, match, reads, state.refuted)  # the function adds to them
         state.made.append(edit.decision)
         self.state.times[rule.name] += 1
         if self.state.times[rule.name] > self.limit:

@@ -95,10 +95,21 @@ class State:
         return self.model.graph
 
     def rebuild(self) -> None:
-        """Infer types and forget values: after dims have changed, and at the start of each round."""
+        """Infer types and forget values: at the start, and after dims of the inputs have changed."""
+        self.index.take_touched()
         self.types = TypeMap(self.graph, self.index, self.model.extras, whole=False)
         _type_functions(self.types, self.index)
         self.types.store()
+        self._read_anew()
+
+    def refresh(self) -> None:
+        """Infer anew what has changed: at the start of each further round."""
+        if self.types.renew():
+            self._read_anew()
+        else:
+            self.rebuild()
+
+    def _read_anew(self) -> None:
         self.evaluator = Evaluator(self.graph, self.index, self.types)
         self.context = Context(self.index, self.evaluator.value, self.types.type_of, ramp=self.evaluator.ramp)
         self.rewriter = Rewriter(self.context, self.evaluator.cone, self.guard)

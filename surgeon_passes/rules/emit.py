@@ -46,6 +46,11 @@ class Emitter:
         self.done = Emitted()
         self.constants: dict[str, gs.Constant] = {}
         self.node_names: set[str] = set()
+        self.matched_names: dict[str, str] = {}
+        """by operator: the name of the first node of it that matched"""
+        for node in self.matched:
+            if node.name:
+                self.matched_names.setdefault(node.op, node.name)
 
     def run(self, rewrite: Rewrite) -> Emitted:
         """Raises Decline where the rewrite cannot be written, RuleError where a name it needs was not supplied."""
@@ -54,7 +59,6 @@ class Emitter:
                 self.emit(line.value, [self.result(name) if name else gs.Variable.empty() for name in line.outputs])
             else:
                 self.done.results[line.outputs[0]] = self.operand(line.value)
-        self.join()
         return self.done
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -83,20 +87,26 @@ class Emitter:
     def leftovers(self) -> tuple[gs.Tensor, ...]:
         return self.match.leftovers + tuple(leaf.leaf for leaf in self.leave)
 
-    def join(self) -> None:
+    def join(self, rest: Sequence[gs.Tensor]) -> None:
         """Join what the rewrite did not take to its result again."""
-        if not self.leftovers:
+        if not rest:
             return
         name = next(n for n, t in self.match._names.items() if t is self.match.root.outputs[0])
         total = self.done.results[name]
-        for number, tensor in enumerate(self.leftovers):
-            last = number == len(self.leftovers) - 1
+        for number, tensor in enumerate(rest):
+            last = number == len(rest) - 1
             out = (
                 self.match.root.outputs[0] if last else gs.Variable(self.index.unique_tensor_name(f"{self.base}_join"))
             )
             self.add(OpId("", self.match.join), [total, tensor], {}, [out])
             total = out
         self.done.results[name] = total
+
+    @property
+    def joined(self) -> gs.Tensor:
+        """The tensor that stands for the root's result before the rest is joined to it."""
+        names = self.match._names
+        return next(t for n, t in self.done.results.items() if names.get(n) is self.match.root.outputs[0])
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -130,8 +140,7 @@ class Emitter:
 
     def node_name(self, op: OpId) -> str:
         """The name of the matched node of this operator, or the root's; nameless models stay nameless."""
-        same = [n.name for n in self.matched if n.op == op.name and n.name]
-        base = same[0] if same else self.match.root.name
+        base = self.matched_names.get(op.name) or self.match.root.name
         if not base:
             return ""
         name = base if base not in self.node_names else self.index.unique_node_name(f"{base}_{op.name}")

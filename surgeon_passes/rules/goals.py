@@ -12,7 +12,7 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import COMMUTATIVE
 from surgeon_passes.ops.view import NodeView
-from surgeon_passes.rules.match import Context, Leaf
+from surgeon_passes.rules.match import Context, Group, Leaf
 from surgeon_passes.rules.pattern import (
     NOWHERE,
     Alternatives,
@@ -103,7 +103,7 @@ class Miss(NamedTuple):
 
 
 class Bindings:
-    __slots__ = ("leaves", "leftovers", "matched", "names", "nodes", "waiting")
+    __slots__ = ("leaves", "leftovers", "matched", "names", "nodes", "siblings", "waiting")
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -111,6 +111,8 @@ class Bindings:
         self.matched: dict[int, gs.Node] = {}
         self.leaves: dict[str, tuple[Leaf, ...]] = {}
         self.leftovers: tuple[gs.Tensor, ...] = ()
+        self.siblings: dict[str, tuple[Group, ...]] = {}
+        """by template: further groups of leaves of the same tree"""
         self.waiting: dict[int, Options] = {}
         """orders of operands that decide nothing but which name is which: chosen last"""
 

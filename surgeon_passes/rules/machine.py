@@ -37,7 +37,7 @@ from surgeon_passes.rules.goals import (
     selectivity,
 )
 from surgeon_passes.rules.literals import equals
-from surgeon_passes.rules.match import Leaf
+from surgeon_passes.rules.match import Group, Leaf
 from surgeon_passes.rules.pattern import (
     Alternatives,
     AttrPattern,
@@ -437,32 +437,40 @@ class Machine:
     def template(self, pattern: Flat, use: TemplateUse, tree: Tree, is_root: bool) -> Options:
         """One choice for each group of leaves that bind the same parameters, largest group first."""
         template = self.matcher.pattern.templates[use.template]
-        groups: dict[tuple[int, ...], list[tuple[int, Leaf, tuple[gs.Tensor, ...]]]] = {}
+        members: dict[tuple[int, ...], dict[int, tuple[Leaf, tuple[gs.Tensor, ...]]]] = {}
         for position, tensor in enumerate(tree.leaves):
             for leaf, params in self.candidates(template, tensor):
-                key = tuple(id(p) for p in params)
-                members = groups.setdefault(key, [])
-                if not members or members[-1][0] != position:
-                    members.append((position, leaf, params))
-        useful = [g for g in groups.values() if len(g) > 1 and any(not leaf.is_bare for _, leaf, _ in g)]
-        useful.sort(key=lambda g: -sum(not leaf.is_bare for _, leaf, _ in g))
+                members.setdefault(tuple(map(id, params)), {}).setdefault(position, (leaf, params))
+        groups = [
+            Group(
+                dict(zip(use.params, next(iter(g.values()))[1], strict=True)),
+                tuple(leaf for leaf, _ in g.values()),
+                frozenset(g),
+            )
+            for g in members.values()
+        ]
+        useful = [g for g in groups if len(g.leaves) > 1 and not all(leaf.is_bare for leaf in g.leaves)]
+        useful.sort(key=lambda g: -sum(not leaf.is_bare for leaf in g.leaves))
         if not useful:
             self.fail(pattern.span, f"no two operands of the {pattern.kind} are {use.template}es of one tensor")
         if not is_root:
-            useful = [g for g in useful if len(g) == len(tree.leaves)]
-        return [((), self.take(use, group, tree)) for group in useful]
+            useful = [g for g in useful if len(g.leaves) == len(tree.leaves)]
+        return [((), self.take(use, useful, number, tree)) for number in range(len(useful))]
 
-    def take(self, use: TemplateUse, group: list[tuple[int, Leaf, tuple[gs.Tensor, ...]]], tree: Tree) -> Seed:
+    def take(self, use: TemplateUse, groups: list[Group], number: int, tree: Tree) -> Seed:
+        """Bind one of the groups; those behind it are its siblings."""
+
         def start() -> bool:
-            for name, tensor in zip(use.params, group[0][2], strict=True):
+            group = groups[number]
+            for name, tensor in group.names.items():
                 if not self.bind(name, tensor, use.span):
                     return False
-            for _, leaf, _ in group:
+            for leaf in group.leaves:
                 for node in leaf.matched:
                     self.match_node(node)
-            self.put(self.state.leaves, use.template, tuple(leaf for _, leaf, _ in group))
-            taken = {position for position, _, _ in group}
-            self.set_leftovers(tuple(t for i, t in enumerate(tree.leaves) if i not in taken))
+            self.put(self.state.leaves, use.template, group.leaves)
+            self.put(self.state.siblings, use.template, tuple(groups[number + 1 :]))
+            self.set_leftovers(tuple(t for i, t in enumerate(tree.leaves) if i not in group.positions))
             return True
 
         return start
@@ -497,7 +505,7 @@ class Machine:
             for tensor in node.outputs:
                 if tensor is leaf or not tensor.name:
                     continue
-                inside = all(id(c) in state.matched for c in self.index.consumers(tensor))
+                inside = all(id(c) in state.matched for c in self.index.readers(tensor))
                 if not inside or self.index.is_output(tensor):
                     return False
         return True

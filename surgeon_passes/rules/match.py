@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -259,6 +259,16 @@ class Leaf(_Bound):
         return Operand(self.leaf, self._context)
 
 
+@dataclass(frozen=True)
+class Group:
+    """Leaves of a sum or product that bind the template's parameters to the same tensors."""
+
+    names: Mapping[str, gs.Tensor]
+    leaves: tuple[Leaf, ...]
+    positions: frozenset[int]
+    """of the leaves in the tree"""
+
+
 class Match(_Bound):
     """``m.x`` is an :class:`Operand`, a tuple of them for ``x...``, None where missing; ``m.branches`` the leaves."""
 
@@ -272,8 +282,10 @@ class Match(_Bound):
         matched: tuple[gs.Node, ...],
         leftovers: tuple[gs.Tensor, ...] = (),
         join: str = "Add",
+        siblings: Mapping[str, tuple[Group, ...]] | None = None,
     ) -> None:
         super().__init__(names, nodes, context)
+        self.sibling_groups = siblings or {}
         self.root = root
         self.leaf_groups = leaves
         self.matched = matched
@@ -300,6 +312,15 @@ class Match(_Bound):
     def opset(self) -> int:
         """Opset of ai.onnx where the match lies."""
         return self._context.index.scope(self.root).opset("")
+
+    def siblings(self) -> Iterator[Match]:
+        """The same match with each further group of leaves; what is matched are then its leaves' own nodes alone."""
+        waits = (self.root.outputs[0],)  # what a sibling gives is joined to the rest
+        for template, groups in self.sibling_groups.items():
+            for group in groups:
+                names, leaves = {**self._names, **group.names}, {**self.leaf_groups, template: group.leaves}
+                own = tuple({id(n): n for leaf in group.leaves for n in leaf.matched}.values())
+                yield Match(self.root, names, self._nodes, self._context, leaves, own, waits, self.join)
 
     def leaves(self, template: str) -> tuple[Leaf, ...]:
         return self.leaf_groups[template]

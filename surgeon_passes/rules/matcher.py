@@ -37,8 +37,16 @@ class Matcher:
             names, nodes = {**self.facts.unbound, **state.names}, dict(state.nodes)
             matched = tuple(state.matched.values())
             yield Match(
-                root, names, nodes, self.context, dict(state.leaves), matched, state.leftovers, self.facts.join
-            )  # fmt: skip
+                root,
+                names,
+                nodes,
+                self.context,
+                dict(state.leaves),
+                matched,
+                state.leftovers,
+                self.facts.join,
+                dict(state.siblings),
+            )
 
     def states(self, root: gs.Node) -> Iterator[Bindings]:
         machine = Machine(self, root, self.facts.made_by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,14 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import APPLIED, Decision
 from surgeon_passes.errors import RuleError
 from surgeon_passes.index import GraphIndex, Position, Scope, node_label
-from surgeon_passes.ops.cost import Cost, cost
+from surgeon_passes.ops.cost import Cost, cost, total
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import Exactness, NodeImage
-from surgeon_passes.rules.emit import Emitted, Emitter
+from surgeon_passes.rules.emit import Emitter
 from surgeon_passes.rules.guard import Guard
 from surgeon_passes.rules.journal import Edit, Journal, Slot
 from surgeon_passes.rules.match import Context, Match
+from surgeon_passes.rules.part import Part, Rest, identity, matched
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
 Cone = Callable[[gs.Tensor], Iterable[gs.Node]]
@@ -38,8 +39,50 @@ class Rewriter:
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
-    def rewrite(self, rule: Rule, match: Match, reads: Iterable[gs.Tensor] = ()) -> Edit:
-        """Apply ``rule`` to ``match``. Raises Decline, naming why, where it is not legal or not worth it."""
+    def rewrite(
+        self,
+        rule: Rule,
+        match: Match,
+        reads: Iterable[gs.Tensor] = (),
+        refuted: Container[tuple[str, frozenset[int]]] = (),
+    ) -> Edit:
+        """Apply ``rule`` to ``match``. Raises Decline, naming why, where it is not legal or not worth it.
+
+        Of a sum, the groups of leaves that are siblings of the match are merged in the same edit, unless it is among the
+        ``refuted``: group by group, each would build the rest of the sum anew.
+        """
+        parts = self.parts(rule, match)
+        if len(parts) > 1 and (rule.name, identity(parts)) in refuted:
+            parts = [self.part(rule, match)]
+        while True:
+            edit = self.plan(rule, parts, reads)
+            self.journal.apply(edit)
+            failed = self.weigh(rule, parts, edit.decision)
+            if not failed:
+                return edit
+            self.journal.undo(edit)
+            if id(parts[0]) in failed:
+                raise failed[id(parts[0])]
+            inside = {id(n) for n in parts[0].removed}
+            kept = [p.match for p in parts[1:] if id(p) not in failed]
+            parts = [self.part(rule, match), *(self.part(rule, m, inside) for m in kept)]
+
+    def parts(self, rule: Rule, match: Match) -> list[Part]:
+        """The match, and those of its siblings that are legal and take other leaves."""
+        first = self.part(rule, match)
+        rest, inside = Rest(first.emitter.leftovers), {id(n) for n in first.removed}
+        found = [first]
+        for sibling in match.siblings():
+            try:
+                part = self.part(rule, sibling, inside)
+            except Decline:
+                continue  # what is said of it is heard when it is tried by itself
+            if rest.take(part):
+                found.append(part)
+        return found
+
+    def part(self, rule: Rule, match: Match, inside: Container[int] = ()) -> Part:
+        """What the rewrite does for one match; ``inside`` are nodes (by id) that go, too. Raises Decline."""
         replacement = self.call(rule, match)
         outcome = replacement.outcome if replacement.outcome is not None else next(iter(rule.rewrites))
         if outcome not in rule.rewrites:
@@ -47,35 +90,29 @@ class Rewriter:
         rewrite = rule.rewrites[outcome]
         produced = {name for line in rewrite.lines for name in line.outputs}
         removed = _removed(match, replacement)
-        self.check_interior(match, produced, removed)
-        emitted = Emitter(rule, match, replacement).run(rewrite)
+        self.check_interior(match, produced, removed, inside)
+        emitter = Emitter(rule, match, replacement)
+        emitted = emitter.run(rewrite)
         _check_operands(removed, emitted.nodes)
         before = cost([self.context.view(n) for n in removed], self.context.type_of, self.constant_shape)
-        decision = Decision(
-            rule.name,
-            self.index.scope(match.root).path,
-            node_label(match.root),
-            APPLIED,
-            nodes=tuple(node_label(n) for n in match.matched),
-        )
-        edit = self.plan(match, removed, emitted, decision, rule.exactness, reads)
-        self.journal.apply(edit)
-        try:
-            self.weigh(rule, before, removed, emitted.nodes, decision)
-        except Decline:
-            self.journal.undo(edit)
-            raise
-        return edit
+        return Part(match, replacement, removed, emitter, before)
 
-    def weigh(
-        self, rule: Rule, before: Cost, removed: Iterable[gs.Node], added: Iterable[gs.Node], decision: Decision
-    ) -> None:
-        """The gate on cost. The new nodes must be in the graph: only then are the types of what they make known."""
-        after = cost([self.context.view(n) for n in added], self.context.type_of, self.constant_shape)
-        if not rule.may_grow:
-            _check_cost(before, after)
-            _check_bytes(removed, added)
-        decision.metrics = _metrics(before, after)
+    def weigh(self, rule: Rule, parts: Iterable[Part], decision: Decision) -> dict[int, Decline]:
+        """The gate on cost: why which parts (by id) do not pass it. The new nodes must be in the graph: only then are the
+        types of what they make known."""
+        failed: dict[int, Decline] = {}
+        costs: list[tuple[Cost, Cost]] = []
+        for part in parts:
+            after = cost([self.context.view(n) for n in part.added], self.context.type_of, self.constant_shape)
+            costs.append((part.before, after))
+            try:
+                if not rule.may_grow:
+                    _check_cost(part.before, after)
+                    _check_bytes(part.removed, part.added)
+            except Decline as decline:
+                failed[id(part)] = decline
+        decision.metrics = _metrics(*(total(column) for column in zip(*costs, strict=True)))
+        return failed
 
     def call(self, rule: Rule, match: Match) -> Replacement:
         if rule.function is None:
@@ -99,8 +136,10 @@ class Rewriter:
         value = self.context.value(tensor) if producer is not None and producer.op == "Constant" else None
         return tuple(value.shape) if isinstance(value, np.ndarray) else None
 
-    def check_interior(self, match: Match, produced: set[str], removed: Iterable[gs.Node]) -> None:
-        """A tensor that goes away must have no reader outside the match and be no output."""
+    def check_interior(
+        self, match: Match, produced: set[str], removed: Iterable[gs.Node], inside: Container[int] = ()
+    ) -> None:
+        """A tensor that goes away must have no reader outside the match (and ``inside``) and be no output."""
         kept = {id(match._names[n]) for n in produced if match._names.get(n) is not None}
         kept.add(id(match.root.outputs[0]) if match.leftovers else 0)
         matched = {id(n) for n in removed}
@@ -110,7 +149,8 @@ class Rewriter:
                     continue
                 if self.index.is_output(tensor):
                     raise Decline(f"'{tensor.name}' is a graph output")
-                outside = next((c for c in self.index.consumers(tensor) if id(c) not in matched), None)
+                readers = self.index.readers(tensor)
+                outside = next((c for c in readers if id(c) not in matched and id(c) not in inside), None)
                 if outside is not None:
                     raise Decline(f"'{tensor.name}' is also used by {node_label(outside)}")
 
@@ -125,30 +165,35 @@ class Rewriter:
 
     # --- edits -------------------------------------------------------------------------------------------------------
 
-    def plan(
-        self,
-        match: Match,
-        removed: Iterable[gs.Node],
-        emitted: Emitted,
-        decision: Decision,
-        exactness: Exactness,
-        reads: Iterable[gs.Tensor],
-    ) -> Edit:
-        """The edit that puts ``emitted`` in the place of the match."""
+    def plan(self, rule: Rule, parts: Sequence[Part], reads: Iterable[gs.Tensor]) -> Edit:
+        """The edit that puts what was emitted in the place of the match; parts and leaves that stay are joined."""
+        match, emitter = parts[0].match, parts[0].emitter
+        rest = Rest(emitter.leftovers)
+        for part in parts[1:]:
+            rest.take(part)
+        emitter.join([*(part.emitter.joined for part in parts[1:]), *rest.left()])
         replaced = [
             (match._names[name], tensor)
-            for name, tensor in emitted.results.items()
+            for name, tensor in emitter.done.results.items()
             if isinstance(match._names.get(name), gs.Tensor)
         ]
+        nodes = matched(parts)
+        decision = Decision(
+            rule.name,
+            self.index.scope(match.root).path,
+            node_label(match.root),
+            APPLIED,
+            nodes=tuple(map(node_label, nodes)),
+        )
         return self.edit(
-            rule=decision.rule,
+            rule=rule.name,
             root=match.root,
             decision=decision,
-            removed=removed,
-            key=frozenset(id(n) for n in match.matched),
-            added=emitted.nodes,
+            removed=tuple({id(n): n for part in parts for n in part.removed}.values()),
+            key=identity(parts),
+            added=[n for part in (*parts[1:], parts[0]) for n in part.added],
             replaced=replaced,
-            exactness=exactness,
+            exactness=rule.exactness,
             reads=reads,
         )
 

@@ -60,6 +60,17 @@ class Partial:
 Value = Array | Partial | None
 
 
+def identical(a: Value, b: Value) -> bool:
+    """Whether two values say the same of every element; arrays of objects only where they are one."""
+    if a is b:
+        return True
+    if a is None or b is None or type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype != object and a.tobytes() == b.tobytes()
+    return list(elements_of(a).ravel()) == list(elements_of(b).ravel())
+
+
 def is_integer(dtype: np.dtype[Any] | None) -> bool:
     """Whether elements of ``dtype`` may be symbolic: integers and bools."""
     return dtype is not None and dtype.kind in "iub"

@@ -27,7 +27,7 @@ from surgeon_passes.values.declared import declared_type, without_dims
 from surgeon_passes.values.dims import Shape, show
 from surgeon_passes.values.dtypes import Rule, dtype_rules, written_dtype
 from surgeon_passes.values.inference import node_types
-from surgeon_passes.values.lattice import MAX_ELEMENTS, Value
+from surgeon_passes.values.lattice import MAX_ELEMENTS, Value, identical
 from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.operands import UNKNOWN_TYPE, Operands, Unknown
 from surgeon_passes.values.required import Readers
@@ -99,6 +99,31 @@ class Solver:
     def forget_unknown(self) -> None:
         """Drop values that are None; types keep what they are."""
         self._values = {key: held for key, held in self._values.items() if held[1] is not None}
+
+    def renew(self, nodes: Iterable[gs.Node], touched: Iterable[gs.Node]) -> list[gs.Node]:
+        """Evaluate anew the nodes that were touched, and those that read what is no longer what it was; gives them.
+
+        ``nodes`` are all, each after what it reads. What is known of others follows from the same as before.
+        """
+        stale = {id(node) for node in touched}
+        done = []
+        for node in nodes:
+            if id(node) in stale:
+                done.append(node)
+                if self._differs_now(node):
+                    stale.update(id(reader) for t in node.outputs if t.name for reader in self.index.consumers(t))
+        return done
+
+    def _differs_now(self, node: gs.Node) -> bool:
+        """Evaluate what was known of the results anew: whether it is something else now."""
+        named = [t for t in node.outputs if t.name]
+        types = [self._types.pop(id(t), None) for t in named]
+        values = [self._values.pop(id(t), None) for t in named]
+        differs = [held is None or held[1] != self.type(t) for t, held in zip(named, types, strict=True)]
+        differs += [
+            not identical(held[1], self.value(t)) for t, held in zip(named, values, strict=True) if held is not None
+        ]
+        return any(differs)
 
     def _solve(self, kind: str, tensor: gs.Tensor) -> Any:
         known = self._lookup(kind, tensor)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -24,6 +24,9 @@ from surgeon_passes.values.loops import carried_types
 from surgeon_passes.values.names import SizeNames
 from surgeon_passes.values.solver import Solver
 from surgeon_passes.values.symbols import Poly
+
+Stated: TypeAlias = "onnx.ValueInfoProto | TensorType"
+"""What is stated of a tensor's type: by the file, or by a gs.Variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,9 @@ class TypeMap:
         self.index = index if index is not None else GraphIndex(graph)
         self._hints = _Hints(self.index, extras)
         self.names = SizeNames(graph)
-        seeds = model_types(self.index, extras, self.names) if whole or _needs_whole(self.index) else None
+        seeds = None
+        if whole or _needs_whole(self.index, self.index.nodes()):
+            seeds = model_types(self.index, extras, self.names)
         self.solver = _with_loops(Solver(self.index, seeds, self._hints, self.names, strict))
         self._stated: list[tuple[gs.Tensor, TensorType]] = []
 
@@ -93,9 +98,14 @@ class TypeMap:
     def stale(self) -> list[StaleShape]:
         """Shapes in the file (value_info, outputs) that the recomputed ones contradict."""
         found, computed_types = [], self.declarable
-        for tensor, entry in self._hints.all():
-            declared, computed = type_shape(entry), type_shape(computed_types.type_of(tensor))
-            if declared is not None and computed is not None and _contradicts(declared, computed):
+        for tensor, stated in self._hints.all():
+            if self.index.producer(tensor) is None:
+                continue
+            computed = type_shape(computed_types.type_of(tensor))
+            if computed is None or not _may_contradict(stated, computed):
+                continue
+            declared = type_shape(_read(stated))
+            if declared is not None and _contradicts(declared, computed):
                 found.append(StaleShape(tensor.name, declared, computed))
         return found
 
@@ -104,9 +114,23 @@ class TypeMap:
 
         Dims are ints, names of single dims, or None.
         """
+        self._store(self.index.nodes())
+
+    def renew(self) -> bool:
+        """Infer anew what has changed since all was inferred, and store it; False where that takes a map made anew."""
+        touched = self.index.take_touched()
+        if self.solver.seeds is not None or _needs_whole(self.index, touched):
+            return False
+        if touched:
+            self._hints.add(t for node in touched for t in node.outputs)
+            order = [node for _, nodes in self.index.ordered() for node in nodes]
+            self._store(self.solver.renew(order, touched))
+        return True
+
+    def _store(self, nodes: Iterable[gs.Node]) -> None:
         interface = {id(t) for t in self.index.graph.outputs}
         declarable = self.declarable
-        for node in self.index.nodes():
+        for node in nodes:
             for tensor in node.outputs:
                 if tensor.name and isinstance(tensor, gs.Variable) and id(tensor) not in interface:
                     _store(tensor, declarable.type_of(tensor))
@@ -154,12 +178,12 @@ def _plain(dim: Dim) -> int | str | None:
     return dim
 
 
-def _needs_whole(index: GraphIndex) -> bool:
+def _needs_whole(index: GraphIndex, nodes: Iterable[gs.Node]) -> bool:
     """Whether some types can be told only from the whole model: what bodies are given, what a function gives, and whatever
-    is no tensor."""
-    if len(index.scopes) > 1 or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
+    is no tensor among what ``nodes`` make."""
+    if index.has_bodies() or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
         return True
-    return not all(is_for_tensors(n.op, index.opset(n), domain_of(n.domain)) for n in index.nodes())
+    return not all(is_for_tensors(n.op, index.opset(n), domain_of(n.domain)) for n in nodes)
 
 
 class _Hints:
@@ -167,32 +191,45 @@ class _Hints:
 
     def __init__(self, index: GraphIndex, extras: Extras | None) -> None:
         written = {k: v for g in (extras.graphs.values() if extras else ()) for k, v in g.hints.items()}
-        self._sources: dict[int, tuple[gs.Tensor, onnx.ValueInfoProto | TensorType]] = {}
+        self._sources: dict[int, tuple[gs.Tensor, Stated]] = {}
         for tensor in index.tensors():
             if index.producer(tensor) is None or isinstance(tensor, gs.Constant):
                 continue
             if id(tensor) in written:
                 self._sources[id(tensor)] = (tensor, written[id(tensor)])
-            elif tensor.dtype is not None or tensor.shape is not None:
+            else:
+                self.add([tensor])
+
+    def add(self, tensors: Iterable[gs.Tensor]) -> None:
+        """Take what tensors state themselves, where nothing else is stated of them."""
+        for tensor in tensors:
+            states = tensor.name and (tensor.dtype is not None or tensor.shape is not None)
+            if states and id(tensor) not in self._sources:
                 self._sources[id(tensor)] = (tensor, declared_type(tensor))
 
     def get(self, key: int) -> TensorType | None:
         """dtype and rank by id(tensor), None where nothing is stated: dims that are stated may be stale."""
-        entry = self._stated(key)
-        return None if entry is None else without_dims(entry)
-
-    def all(self) -> Iterator[tuple[gs.Tensor, TensorType]]:
-        for key, (tensor, _) in self._sources.items():
-            entry = self._stated(key)
-            if entry is not None:
-                yield tensor, entry
-
-    def _stated(self, key: int) -> TensorType | None:
         found = self._sources.get(key)
         if found is None:
             return None
-        entry = found[1] if isinstance(found[1], TensorType) else declared_type(variable(found[1]))
-        return entry if entry.dtype or entry.shape is not None else None
+        entry = _read(found[1])
+        return without_dims(entry) if entry.dtype or entry.shape is not None else None
+
+    def all(self) -> Iterable[tuple[gs.Tensor, Stated]]:
+        return self._sources.values()
+
+
+def _read(stated: Stated) -> TensorType:
+    return stated if isinstance(stated, TensorType) else declared_type(variable(stated))
+
+
+def _may_contradict(stated: Stated, computed: Shape) -> bool:
+    """Whether the shapes have to be compared: a file's value_info mostly says the same numbers, and is read no further."""
+    if isinstance(stated, TensorType):
+        return stated.shape is not None
+    dims = stated.type.tensor_type.shape.dim
+    pairs = zip(dims, computed, strict=False)
+    return len(dims) != len(computed) or any([isinstance(b, int) and a.dim_value != b for a, b in pairs])
 
 
 def _contradicts(declared: Shape, computed: Shape) -> bool:

@@ -108,7 +108,7 @@ class _Checker:
         """One at the real precision; before it one in float32 where the region is half precision and may round."""
         tensors = [t for image in sides.images() for t in (*image.inputs, *image.outputs) if t.name]
         tensors += [t for pair in sides.region.outputs for t in pair]
-        floats = float_types(tensors, self.types)
+        floats = float_types({id(t): t for t in tensors}.values(), self.types)
         exactness = sides.region.exactness
         half = bool(floats & HALF) and exactness is not Exactness.EXACT and not self.calls(sides)
         made = [self.trial(sides, self.wide_floats(sides, floats), True, KINDS)] if half else []

@@ -44,6 +44,13 @@ def enlarged(shapes: Sequence[Shape], images: Sequence[NodeImage]) -> tuple[Shap
     return tuple((BATCH, *s[1:]) if len(s) >= 2 else s for s in shapes)
 
 
+def fills_channels(shapes: Sequence[Shape], images: Sequence[NodeImage]) -> bool:
+    """Whether a channel has enough elements to take a scale from: spatial ones, that no operator adds up."""
+    if any(image.node.op in _GLOBAL for image in images):
+        return False
+    return max((s[0] * math.prod(s[2:]) for s in shapes if len(s) >= 3), default=0) >= BATCH
+
+
 def _adds_rows(image: NodeImage) -> bool:
     """Whether every row along axis 0 is computed from the same row of the inputs alone."""
     op = image.node.op

@@ -13,7 +13,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.ops.traits import ELEMENTWISE
 from surgeon_passes.region import ANONYMOUS, Dim, NodeImage, TensorType
-from surgeon_passes.verify.resize import BATCH, Shape, constant_shape, enlarged, is_local, reduced
+from surgeon_passes.verify.resize import BATCH, Shape, constant_shape, enlarged, fills_channels, is_local, reduced
 
 Hint = Mapping[int, int]
 
@@ -89,13 +89,14 @@ def candidates(
     known = [_knowledge(t, before) for t in inputs]  # after may hold what was written for one size
     said = _said_sizes(types, known)
     least = list(islice(_affordable(types, known, said), 2))
-    local = reducible and _is_static_inside(types) and all(map(is_local, (*before, *after)))
+    local = reducible and all(map(is_local, (*before, *after)))
+    inside = local and _is_static_inside(types)
     near: list[tuple[Shape, ...]] = []
-    if local:
-        near = [s for few in _few_rows(types, known, said) if (s := reduced(few, before, after))]
-    if not near and any(elements(shapes) > _MANY_ELEMENTS for shapes in least):
-        near = list(_few_rows(types, known, said))
-    return Candidates(_open_tries(types, known, said, near), len(least) if said and least else 2, alike=local)
+    if local or any(elements(shapes) > _MANY_ELEMENTS for shapes in least):
+        few = list(_few_rows(types, known, said))
+        near = [reduced(s, before, after) or s for s in few] if inside else few
+        near = near if all(fills_channels(s, (*before, *after)) for s in near) else []
+    return Candidates(_open_tries(types, known, said, near), len(least) if said and least else 2, alike=inside)
 
 
 def _is_static_inside(types: Sequence[TensorType]) -> bool:
@@ -106,14 +107,28 @@ def _is_static_inside(types: Sequence[TensorType]) -> bool:
 def _few_rows(
     types: Sequence[TensorType], known: Sequence[Knowledge], said: Mapping[str, int]
 ) -> Iterator[tuple[Shape, ...]]:
-    """Two sizes of named dims, as small as they can be with every broadcast still showing."""
+    """The first two tries with batches that are as small as they can be with every broadcast still showing."""
+    batches = _batches(types)
     symbols = sorted({s for t in types for d in _symbolic(t) for s in _symbols(d)})
-    for least in (2, 3):
-        sizes = {s: least + 2 * i for i, s in enumerate(symbols)}
-        shapes = [_concrete(t, k, {**sizes, **said}, 2) for t, k in zip(types, known, strict=True)]
+    if not batches or any(s.startswith(ANONYMOUS) for s in symbols):
+        return
+    for rows, sizes in zip((2, 3), _assignments(symbols), strict=False):
+        full = {**sizes, **{s: rows + 2 * i for i, s in enumerate(batches)}, **said}
+        shapes = [_concrete(t, k, full, 2) for t, k in zip(types, known, strict=True)]
         legal = tuple(s for s in shapes if s is not None)
-        if symbols and len(legal) == len(shapes):
+        if len(legal) == len(shapes):
             yield legal
+
+
+def _batches(types: Sequence[TensorType]) -> list[str]:
+    """Names that stand on axis 0 alone."""
+    first, others = set[str](), set[str]()
+    for entry in types:
+        for axis, dim in enumerate(entry.shape or ()):
+            if dim is not None and not isinstance(dim, int):
+                name = _bare(dim) if axis == 0 else None
+                (first if name else others).update(_symbols(dim))
+    return sorted(first - others)
 
 
 # --- symbols and guesses -------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def captured(node: gs.Node) -> list[gs.Tensor]:
 def loop_counts(sides: Sides) -> set[int]:
     """Ids of the constants that are trip counts and nothing else, where the region is loops alone."""
     loops = list(sides.images())
-    if any(image.node.op != "Loop" or image.node.domain for image in loops):
+    if not sides.has_bodies or any(image.node.op != "Loop" or image.node.domain for image in loops):
         return set()
     counts = {id(i.inputs[0]) for i in loops if i.inputs and isinstance(i.inputs[0], gs.Constant)}
     read = {id(t) for i in loops for t in (*i.inputs[1:], *captured(i.node))}

@@ -218,9 +218,3 @@ def test_a_result_does_not_follow_changes_of_what_was_given() -> None:
     for tensor in proto.graph.initializer:
         tensor.raw_data = bytes(len(tensor.raw_data))
     same(run(result.proto, x=x), run(large(), x=x))
-
-
-@pytest.mark.parametrize("size", [100, 1 << 16, 1 << 18])
-def test_raw_data_is_measured(size: int) -> None:
-    tensor = TensorProto(name="n", dims=[size], data_type=TensorProto.UINT8, raw_data=bytes(size), doc_string="text")
-    assert weights.raw_length(tensor) == size

@@ -9,8 +9,9 @@ import pytest
 
 from surgeon_passes import Decision, Pipeline, Rewrite, Verify
 from surgeon_passes.result import Result
+from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.registry import Registry
-from surgeon_passes.rules.rule import Rule
+from surgeon_passes.rules.rule import Replacement, Rule
 from tests.models import floats, model, operators, run, same
 from tests.rules.ground import make
 
@@ -43,6 +44,22 @@ def test_an_undone_rewrite_says_how_far_it_was_off() -> None:
     assert found.verdict == "refuted" and found.metrics["tensor"] == "y"
     assert found.metrics["max_error"] == pytest.approx(2, rel=0.1)
     assert "2 of 3 elements are not bit-equal" in found.reason
+
+
+def test_the_guilty_group_of_a_sum_alone_is_undone() -> None:
+    def difference(match: Match) -> Replacement:
+        return Replacement(K=np.float32([3 if match.x.name == "x1" else 1]))
+
+    rule = make(
+        "br(x) = Relu(x) | Neg(x)\ny = sum(br(x)...)", "y = Sub(Relu(x), Mul(x, K))", difference, recursive=True
+    )
+    lines = [f"x{i} = {op}(x) a{i} = Relu(x{i}) b{i} = Neg(x{i})" for i, op in enumerate(("Sin", "Cos", "Tanh"))]
+    result = run_rules(f"g (float[3] x) => (float[3] y) {{ {' '.join(lines)} y = Sum(a0, a1, a2, b0, b1, b2) }}", rule)
+    assert len(result.undone[0].nodes) == 7  # all three in one edit; then group by group
+    assert all("Relu -> 'a1'" in d.nodes for d in result.undone)
+    assert ["Relu -> 'a0'" in d.nodes for d in result.applied] == [True, False]
+    found = result.after.operators
+    assert (found["Sub"], found["Neg"], found["Relu"]) == (2, 1, 3)
 
 
 def test_what_builds_on_a_refuted_rewrite_is_tried_again() -> None:

@@ -207,6 +207,80 @@ def test_a_leaf_that_is_left_keeps_its_nodes() -> None:
     assert sorted(operators(found)) == ["Abs", "Add", "Exp", "Relu", "Sub"]
 
 
+GROUPS = "br(x) = Relu(x) | Neg(x)\ny = sum(br(x)...)"
+OF_THREE = """g (float[2] x) => (float[2] y) {
+    z = Sin(x) v = Cos(x) e = Exp(x) a0 = Relu(x) b0 = Neg(z) a1 = Neg(v) b1 = Neg(x) a2 = Relu(z) b2 = Relu(v)
+    s0 = Add(a0, b0) s1 = Add(s0, a1) s2 = Add(e, s1) s3 = Add(s2, b1) s4 = Add(a2, b2) y = Add(s3, s4) }"""
+
+
+def difference(match: Match) -> Replacement:
+    if match.x.name == "z":
+        raise Decline("not this one")
+    return Replacement()
+
+
+@pytest.mark.parametrize(("function", "left"), [(None, []), (difference, ["Neg", "Relu"])])
+def test_all_groups_of_a_sum_are_one_edit(function: Any, left: list[str]) -> None:
+    proto = model(OF_THREE)
+    ground = Ground(proto)
+    edit = ground.apply(make(GROUPS, "y = Sub(Relu(x), x)", function))
+    found, merged = ground.export(), 3 - len(left) // 2
+    assert sorted(operators(found)) == sorted(
+        ["Sin", "Cos", "Exp", *["Relu", "Sub"] * merged, *left, *["Add"] * (merged + len(left))]
+    )
+    assert len(edit.identity) == len(edit.decision.nodes) == 6 + 6 - len(left)
+    for seed in range(3):
+        x = floats(2, seed=seed)
+        np.testing.assert_allclose(run(proto, x=x)["y"], run(found, x=x)["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_group_that_costs_too_much_is_left_out_of_the_edit() -> None:
+    def factors(match: Match) -> Replacement:
+        inner = 64 if match.x.name == "z" else 1
+        return Replacement(P=floats(4, inner), Q=floats(inner, 4))
+
+    rule = make("br(x) = MatMul(x, w: const)\ny = sum(br(x)...)", "y = MatMul(MatMul(x, P), Q)", factors)
+    ground = Ground(
+        model(
+            """g (float[3,4] x, float[3,4] z) => (float[3,4] y) {
+            a = MatMul(x, k) b = MatMul(z, k) c = MatMul(x, h) d = MatMul(z, h) y = Sum(a, b, c, d) }""",
+            k=floats(4, 4),
+            h=floats(4, 4),
+        )
+    )
+    edit = ground.apply(rule)
+    assert sorted(operators(ground.export())) == ["Add"] * 2 + ["MatMul"] * 4
+    assert edit.decision.metrics["weights_before"] == 32 and edit.decision.metrics["weights_after"] == 8
+
+
+def test_a_leaf_that_two_groups_want_goes_to_one() -> None:
+    rule = make("br(x) = Relu(x) | Neg(Relu(x)) | Neg(x)\ny = sum(br(x)...)", "y = Sum(x)")
+    text = (
+        "g (float[2] x) => (float[2] y) { a = Relu(x) b = Relu(x) n = Neg(a) m = Neg(x) s = Add(n, b) y = Add(s, m) }"
+    )
+    ground = Ground(model(text))
+    assert {leaf.out.name for m in (ground.match(GROUPS),) if m for leaf in m.brs} == {"b", "m"}
+    ground.apply(rule)
+    assert operators(ground.export()) == ["Sum"]
+
+
+def test_the_groups_of_a_sum_take_as_many_calls_as_there_are() -> None:
+    calls: list[str] = []
+
+    def count(match: Match) -> Replacement:
+        calls.append(match.x.name)
+        return Replacement()
+
+    many = 40
+    lines = [f"x{i} = Sin(x{i - 1 if i else ''}) a{i} = Relu(x{i}) b{i} = Neg(x{i})" for i in range(many)]
+    leaves = [f"{name}{i}" for name in "ab" for i in range(many)]
+    text = f"g (float[2] x) => (float[2] y) {{ {' '.join(lines)} y = Sum({', '.join(leaves)}) }}"
+    rule = make(GROUPS, "y = Sub(Relu(x), x)", count, exactness="rounding")
+    result = Pipeline(Rewrite(rule)).run(model(text), verify="off", registry=Registry())
+    assert len(calls) == many and len(result.applied) == 1
+    assert result.after.operators["Sub"] == many
+
+
 # --- outcomes ------------------------------------------------------------------------------------------------------------
 
 TRANSPOSES = {"drop": "y = x", "merge": "y = Transpose(x)<perm=@perm>"}

@@ -353,3 +353,45 @@ def test_the_whole_model_is_inferred_where_bodies_or_sequences_need_it(text, cal
     assert spy.call_count == calls
     entry = types.type_of(imported.graph.outputs[0])
     assert (entry.dtype, [str(d) for d in entry.shape]) == (TensorProto.FLOAT, ["N", "4"])
+
+
+# --- after edits -------------------------------------------------------------------------------------------------------
+
+
+def renewed(put):
+    """Types before and after ``b`` reads another tensor; and which nodes were evaluated for it."""
+    text = """(float[N,4] x, float[N,4] same, float[M,4] other) => (float[a,b] y) {
+        a = Relu(x) b = Relu(a) s = Shape(b) c = Relu(b) d = Reshape(c, s) y = Neg(d)
+    }"""
+    imported = import_model(model(text))
+    types = TypeMap(imported.graph, extras=imported.extras, whole=False)
+    types.store()
+    evaluator = Evaluator(imported.graph, types=types)
+    tensors = {t.name: t for t in types.index.tensors()}
+    evaluator.value(tensors["s"])
+    types.index.take_touched()
+    types.index.set_input(types.index.producer(tensors["b"]), 0, tensors[put])
+    with mock.patch.object(types.solver, "_differs_now", wraps=types.solver._differs_now) as spy:
+        assert types.renew()
+    shapes = {name: [str(d) for d in types.type_of(tensors[name]).shape] for name in ("b", "c", "d", "y")}
+    return [call.args[0].outputs[0].name for call in spy.call_args_list], shapes, tensors, evaluator
+
+
+def test_what_reads_the_same_as_before_is_not_evaluated_again():
+    visited, shapes, _, _ = renewed("same")
+    assert visited == ["b"]
+    assert set(map(tuple, shapes.values())) == {("N", "4")}
+
+
+def test_what_follows_from_an_edit_is_evaluated_again_and_stored():
+    visited, shapes, tensors, evaluator = renewed("other")
+    assert visited == ["b", "s", "c", "d", "y"]
+    assert set(map(tuple, shapes.values())) == {("M", "4")}
+    assert tensors["d"].shape == ["M", 4]
+    assert [str(e) for e in evaluator.value(tensors["s"]).elements] == ["M", "4"]
+
+
+def test_a_model_with_bodies_is_inferred_as_a_whole_again():
+    imported = import_model(model("(bool c, float[N,4] x) => (float[a,b] y) { y = If(c)<then_branch = t () => (float[e,f] r) "
+                                  "{ r = Neg(x) }, else_branch = f () => (float[e,f] r) { r = Abs(x) }> }"))  # fmt: skip
+    assert not TypeMap(imported.graph, extras=imported.extras, whole=False).renew()
