@@ -85,9 +85,9 @@ def loop_counts(sides: Sides) -> set[int]:
     loops = list(sides.images())
     if not sides.has_bodies or any(image.node.op != "Loop" or image.node.domain for image in loops):
         return set()
-    counts = {id(i.inputs[0]): i.inputs[0] for i in loops}
-    turns = {int(array_of(c)) if isinstance(c, gs.Constant) else None for c in counts.values()}
-    if len(turns) != 1 or None in turns:
+    counts = {id(t): t for i in loops for t in i.inputs[:1]}
+    turns = {tuple(array_of(c).flat) if isinstance(c, gs.Constant) else None for c in counts.values()}
+    if len(turns) != 1 or None in turns or not all(i.inputs for i in loops):
         return set()
     read = {id(t) for i in loops for t in (*i.inputs[1:], *captured(i.node))}
     return counts.keys() - read - {id(t) for pair in sides.region.outputs for t in pair}

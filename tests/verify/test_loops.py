@@ -36,7 +36,7 @@ def loop(body: str, x: gs.Tensor, turns: gs.Constant, result: str) -> NodeImage:
     return NodeImage(node, (turns, go, x), (gs.Variable(result),))
 
 
-def pair(before: str, after: str, turns: int = 500, after_turns: int | None = None) -> Region:
+def pair(before: str, after: str, turns: Any = 500, after_turns: Any = None) -> Region:
     x, count = gs.Variable("x"), gs.Constant("m", np.array(turns))
     other = count if after_turns is None else gs.Constant("m2", np.array(after_turns))
     one, two = loop(before, x, count, "y"), loop(after, x, other, "y2")
@@ -77,9 +77,10 @@ def test_a_turn_that_differs_is_refuted(turn: int) -> None:
 
 
 @pytest.mark.parametrize(("turns", "status"), [(500, "verified"), (400, "refuted"), (501, "refuted")])
-def test_a_count_that_differs_is_refuted(turns: int, status: str) -> None:
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_count_that_differs_is_refuted(shape: tuple[int, ...], turns: int, status: str) -> None:
     """Cut to 64, both would turn equally often."""
-    one = pair(COUNTS, COUNTS, 500, turns)
+    one = pair(COUNTS, COUNTS, np.full(shape, 500), np.full(shape, turns))
     assert check([one], TYPES, graph_of())[0].status == status
 
 
