@@ -251,16 +251,30 @@ def reference_length(tensor: TensorProto) -> int:
 
 
 def _inline(tensor: TensorProto, weights: Weights) -> None:
-    if tensor.data_location != TensorProto.EXTERNAL:
-        return
-    held, name = weights.held(tensor), tensor.name
-    if isinstance(held, TensorProto):
-        tensor.CopyFrom(held)
-        tensor.name = name
-    else:
-        tensor.raw_data = weights.raw(tensor).tobytes()
-        tensor.ClearField("data_location")
-        del tensor.external_data[:]
+    if tensor.data_location == TensorProto.EXTERNAL:
+        weights.write(tensor, tensor)
+
+
+def with_inner_weights(proto: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
+    """``proto`` with what ONNX Runtime must find inside: all that it refers to, but for plain initializers of the main
+    graph, which can be given to it as arrays. The same object where there is nothing of that kind.
+
+    Raises ModelError naming tensor and file where one is missing or short.
+    """
+
+    def moves(model: onnx.ModelProto) -> Iterator[TensorProto]:
+        packed = (t for t in model.graph.initializer if element_bits(t.data_type) < 8)
+        sparse = (part for t in model.graph.sparse_initializer for part in (t.values, t.indices))
+        some = (*packed, *sparse, *_inner_tensors(model))
+        return (t for t in some if t.data_location == TensorProto.EXTERNAL)
+
+    if next(moves(proto), None) is None:
+        return proto
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    for tensor in moves(whole):
+        weights.write(tensor, tensor)
+    return whole
 
 
 def with_weights(
