@@ -201,13 +201,38 @@ def _replace(*jobs: Job, keep: bool = True) -> None:
             written.append((temporary, target))
             with _blaming(target):
                 write(temporary)
-        for temporary, target in written if keep else ():
-            with _blaming(target):
-                os.replace(temporary, target)
+        if keep:
+            _rename(written)
     finally:
         for temporary, _ in written:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _rename(written: list[tuple[Path, Path]]) -> None:
+    """Rename all or none: the older file of each but the last keeps a second name until the last is there."""
+    older: dict[Path, Path] = {}
+    done: list[Path] = []
+    try:
+        for temporary, target in written:
+            if target != written[-1][1] and target.exists():
+                second = temporary.with_suffix(".old")
+                with contextlib.suppress(OSError):  # a file system without links
+                    os.link(target, second)
+                    older[target] = second
+            else:
+                done.append(target)
+            with _blaming(target):
+                os.replace(temporary, target)
+    except BaseException:
+        for target, second in older.items():
+            os.replace(second, target)
+        for target in done[:-1]:
+            target.unlink(missing_ok=True)
+        raise
+    finally:
+        for second in older.values():
+            second.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
