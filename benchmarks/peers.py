@@ -153,8 +153,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     print(table.summary(found))
-    print(table.share_table(found))
-    print(table.share_table(found, cpu=True))
+    for cpu in (False, True):
+        print(table.share_table(found, cpu))
     return 0
 
 

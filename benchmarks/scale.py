@@ -81,9 +81,8 @@ def chain(nodes: int) -> onnx.ModelProto:
 
 
 def wide(nodes: int) -> onnx.ModelProto:
-    """One tensor, behind an Identity that goes, with ``2 nodes / 5`` readers, half of them behind Identities of their own
-    that
-    go, too; the results of all in one Concat."""
+    """One tensor, behind an Identity that goes, with ``2 nodes / 5`` readers, half of them behind Identities that go, too;
+    the results of all in one Concat."""
     made = Builder()
     shared = made.add("Identity", made.add("Relu", "x"))
     ends = []

@@ -219,6 +219,10 @@ class GraphIndex:
             found = self._views[id(node)] = NodeView(node, self.opset(node))
         return found
 
+    def forget_views(self) -> None:
+        """For whoever has stored other shapes in tensors: some old forms are read by rank."""
+        self._views.clear()
+
     def holder(self, node: gs.Node) -> gs.Node:
         """The node of the main graph, or of a function, in whose bodies ``node`` lies; itself where it lies in none."""
         owner = self.scope(node).owner

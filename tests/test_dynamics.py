@@ -242,3 +242,14 @@ def finding(length: int) -> float:
 
 def test_linear_along_a_chain_of_sizes() -> None:
     assert finding(400) < 30 * finding(50)
+
+
+def test_a_chain_of_sources_holds_no_pairs_of_source_and_tensor() -> None:
+    many = 30
+    lines = [f"i{n} = NonZero(x{n}) x{n + 1} = Concat<axis = 1>(x{n}, i{n})" for n in range(many)]
+    result = sp.optimize(model(f"g (int64[2,R] x0) => (int64[2,S] x{many}) {{ {' '.join(lines)} }}"), verify="off")
+    sources = result.dynamic.data_dependent
+    assert len(sources) == many
+    assert [len(s.tensors) for s in sources] == [many - n + 1 for n in range(many)]
+    assert sources[-1].tensors == (f"i{many - 1}", f"x{many}")
+    assert sources[0].tensors[:3] == ("i0", "x1", "x2")

@@ -18,11 +18,15 @@ from surgeon_passes.errors import UsageError
 from surgeon_passes.model.files import write_bytes
 
 NAME = "bench.png"
+EDGE = 2.0
+"""Where a linear axis ends: what lies beyond is shown there."""
+COLORS = 64
+"""Of the file: it stays small however many points there are."""
 PANELS: tuple[tuple[str, bool, Callable[[Measured, Row], float | None]], ...] = (
     ("seconds of the call", True, lambda m, r: r.best),
     ("peak memory, MB", True, lambda m, r: None if r.peak is None else max(r.peak / 1e6, 0.01)),
-    ("nodes left", False, lambda m, r: None if r.nodes is None or not m.nodes else r.nodes / m.nodes),
-    ("latency / original's", False, lambda m, r: None if r.ratio is None else r.ratio.median),
+    ("nodes left (2: or more)", False, lambda m, r: None if r.nodes is None or not m.nodes else r.nodes / m.nodes),
+    ("latency / original's (2: or more)", False, lambda m, r: None if r.ratio is None else r.ratio.median),
 )
 """Title, whether the axis is logarithmic, and what a point shows."""
 
@@ -45,27 +49,40 @@ def write(models: Sequence[Measured], folder: Path) -> Path:
     tools = [tool.name for tool in TOOLS if any(True for _ in every_row(models, tool.name))]
     figure, axes = pyplot.subplots(1, len(PANELS), figsize=(11, 0.9 + 0.36 * len(tools)), sharey=True)
     for axis, (title, is_log, value) in zip(axes, PANELS, strict=True):
-        _panel(axis, models, tools, value)
+        _panel(axis, models, tools, value, None if is_log else EDGE)
         axis.set_title(title, fontsize=9)
         axis.tick_params(labelsize=8)
         axis.grid(axis="x", alpha=0.3)
         if is_log:
             axis.set_xscale("log")
+            axis.xaxis.set_minor_formatter("")
         else:
-            axis.set_xlim(left=0)
+            axis.set_xlim(0, 1.05 * EDGE)
     axes[0].set_yticks(range(len(tools)), [_label(models, tool) for tool in tools], fontsize=8)
     axes[0].invert_yaxis()
     figure.tight_layout()
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=90, metadata={"Software": None})
+    figure.savefig(stream, format="png", dpi=90)
     pyplot.close(figure)
     path = folder / NAME
-    write_bytes(path, stream.getvalue())
+    write_bytes(path, _small(stream))
     return path
 
 
+def _small(stream: io.BytesIO) -> bytes:
+    """The same picture in few colors."""
+    image: Any = importlib.import_module("PIL.Image")  # matplotlib needs it, too
+    small = io.BytesIO()
+    image.open(stream).convert("RGB").quantize(COLORS).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
 def _panel(
-    axis: Any, models: Sequence[Measured], tools: Sequence[str], value: Callable[[Measured, Row], float | None]
+    axis: Any,
+    models: Sequence[Measured],
+    tools: Sequence[str],
+    value: Callable[[Measured, Row], float | None],
+    edge: float | None,
 ) -> None:
     random = np.random.default_rng(0)
     for place, tool in enumerate(tools):
@@ -75,8 +92,8 @@ def _panel(
             continue
         color = f"C{0 if tool.startswith('surgeon') else 7}"
         heights = place + random.uniform(-0.25, 0.25, len(known)) * (len(known) > 1)
-        axis.plot(known, heights, ".", color=color, alpha=0.5, markersize=4)
-        axis.plot([median(known)] * 2, [place - 0.38, place + 0.38], "-", color=color, linewidth=2)
+        axis.plot(np.clip(known, None, edge), heights, ".", color=color, alpha=0.5, markersize=4)
+        axis.plot([min(median(known), edge or np.inf)] * 2, [place - 0.38, place + 0.38], "-", color=color, linewidth=2)
 
 
 def _label(models: Sequence[Measured], tool: str) -> str:

@@ -153,4 +153,4 @@ def _measured(held: dict[str, Any]) -> Measured:
 
 
 def _row(held: dict[str, Any]) -> Row:
-    return Row(**{**held, **{name: Ratio(**held[name]) if held[name] else None for name in ("ratio", "ours")}})
+    return Row(**{**held, **{name: Ratio(**held[name]) if held.get(name) else None for name in ("ratio", "ours")}})

@@ -130,10 +130,12 @@ def share_table(models: Sequence[Measured], cpu: bool = False) -> str:
     """Ours against onnxsim by seconds (or CPU seconds), model by model, and the medians.
 
     ``less ORT``: without what ONNX Runtime needs to load original and result and to run each once. ``verification``: the
-    part of strict that off does not need.
+    part of strict that off does not need. "" where onnxsim or one of ours gave no result on any model.
     """
     table = _table(("model", "strict / onnxsim", "less ORT", "off / onnxsim", "verification"))
     found = [(m.name, s) for m in models if (s := shares(m, cpu)) is not None]
+    if not found:
+        return ""
     for name, one in found:
         table.add_row(
             name, f"{one.strict:.2f}", _or_dash(one.less_runtime, _two), f"{one.off:.2f}", f"{one.verification:.0%}"

@@ -97,7 +97,8 @@ def _bench(
         found = _measure_all(paths, chosen, options)
     click.echo(render(found), nl=False)
     if shares:
-        click.echo("\n" + share_table(found) + "\n" + share_table(found, cpu=True), nl=False)
+        parts = [text for cpu in (False, True) if (text := share_table(found, cpu))]
+        click.echo("\n" + ("\n".join(parts) or "no shares: they need onnxsim and both of ours\n"), nl=False)
     outputs.write(found, about(options), json_file, plot_folder)
     return _exit_code(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import DATA_SIZED, SHAPE_READERS, SIZE_ARGUMENTS, is_random
 from surgeon_passes.ops.view import CallerAttribute, NodeView
 from surgeon_passes.region import ANONYMOUS
-from surgeon_passes.report.dynamic import DataDependent, Dynamic, ShapeDependent
+from surgeon_passes.report.dynamic import DataDependent, Dynamic, Names, ShapeDependent
 from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
 from surgeon_passes.values.lattice import dims_of
 from surgeon_passes.values.solver import FAILURES
@@ -63,12 +64,15 @@ class Finder:
             if reason:
                 self.sources[id(node)] = Source(node, reason)
         left = [(node, entry) for node in self.index.nodes() if (entry := self.shape_dependent(node)) is not None]
-        unknown = Spread(self.index, self.types, self.sources, {id(node) for node, _ in left}).run()
+        spread = Spread(self.index, self.types, self.sources, {id(node) for node, _ in left})
+        unknown, affected = spread.run(), spread.affected
         return Dynamic(
             tuple(
-                DataDependent(node_label(s.node), s.node.op, self.path(s.node), s.reason, tuple(s.tensors))
+                DataDependent(
+                    node_label(s.node), s.node.op, self.path(s.node), s.reason, Names(partial(affected.by, s.bit))
+                )
                 for s in self.sources.values()
-                if s.tensors
+                if s.bit & affected.all
             ),
             tuple(entry for _, entry in left),
             tuple(unknown),

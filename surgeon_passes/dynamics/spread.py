@@ -14,12 +14,28 @@ from surgeon_passes.values import Poly, TypeMap
 
 
 @dataclass(eq=False)
+class Affected:
+    """Which tensors are dynamic because of which sources, a bit a source: pairs are quadratic in a chain of sources."""
+
+    rows: list[tuple[str, int]] = field(default_factory=list)
+    all: int = 0
+
+    def add(self, tensor: str, bits: int) -> None:
+        self.rows.append((tensor, bits))
+        self.all |= bits
+
+    def by(self, bit: int) -> tuple[str, ...]:
+        """The tensors of one source, in the order of execution."""
+        return tuple(name for name, bits in self.rows if bits & bit)
+
+
+@dataclass(eq=False)
 class Source:
-    """A node whose output size is data."""
+    """A node whose output size is data. ``bit`` is its own in :class:`Affected`."""
 
     node: gs.Node
     reason: str
-    tensors: list[str] = field(default_factory=list)
+    bit: int = 0
 
 
 def _origins(types: TypeMap, tensor: gs.Tensor) -> list[gs.Tensor]:
@@ -57,8 +73,11 @@ class Spread:
         """by id(node)"""
         self.explained = explained
         """ids of nodes that are known to compute with sizes"""
-        self.causes: dict[int, dict[int, Source]] = {}
-        """by id(tensor), the sources by id(node)"""
+        self.affected = Affected()
+        for number, source in enumerate(sources.values()):
+            source.bit = 1 << number
+        self.causes: dict[int, int] = {}
+        """by id(tensor), the bits of its sources"""
         self.vague: set[int] = set()
         """ids of tensors whose shape is not known"""
         self.culprits: dict[int, UnknownSize] = {}
@@ -66,10 +85,10 @@ class Spread:
     def run(self) -> list[UnknownSize]:
         for scope in self.index.scopes:
             if scope.parent is None:
-                self.scope(scope, {})
+                self.scope(scope, 0)
         return list(self.culprits.values())
 
-    def scope(self, scope: Scope, given: dict[int, Source]) -> None:
+    def scope(self, scope: Scope, given: int) -> None:
         """``given``: what made the operands of the node dynamic that the scope is a body of."""
         for tensor in scope.graph.inputs:
             entry = self.types.type_of(tensor)
@@ -94,31 +113,28 @@ class Spread:
             if tensor.name:
                 self.tensor(tensor, node, own, given, is_clear)
 
-    def tensor(
-        self, tensor: gs.Tensor, node: gs.Node, own: Source | None, given: dict[int, Source], is_clear: bool
-    ) -> None:
-        found: dict[int, Source] = {}
+    def tensor(self, tensor: gs.Tensor, node: gs.Node, own: Source | None, given: int, is_clear: bool) -> None:
+        found = 0
         for origin in _origins(self.types, tensor):
             if origin is not tensor:
-                found.update(self.causes.get(id(origin), {}))
+                found |= self.causes.get(id(origin), 0)
                 self.vague |= {id(tensor)} if id(origin) in self.vague else set()
         if is_origin(self.types, tensor):
             self.vague.add(id(tensor))
             if own is not None:
-                found = {id(node): own, **found}
+                found |= own.bit
             else:
-                found.update(given)
+                found |= given
                 if is_clear and not found and id(node) not in self.explained:
                     self.blame(node, tensor, self.types.type_of(tensor))
-        for source in found.values():
-            source.tensors.append(tensor.name)
         if found:
+            self.affected.add(str(tensor.name), found)
             self.causes[id(tensor)] = found
 
-    def gathered(self, tensors: Iterable[gs.Tensor]) -> dict[int, Source]:
-        found: dict[int, Source] = {}
+    def gathered(self, tensors: Iterable[gs.Tensor]) -> int:
+        found = 0
         for tensor in tensors:
-            found.update(self.causes.get(id(tensor), {}))
+            found |= self.causes.get(id(tensor), 0)
         return found
 
     def blame(self, node: gs.Node, tensor: gs.Tensor, entry: TensorType) -> None:

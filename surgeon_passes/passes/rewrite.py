@@ -188,8 +188,12 @@ class _Sweeper:
         Tensors with many readers are put into ``wide``, where it is given, in place of their readers.
         """
         found: dict[int, gs.Node] = {}
+        done: set[int] = set()
 
         def spread(tensor: gs.Tensor) -> None:
+            if id(tensor) in done:
+                return
+            done.add(id(tensor))
             if wide is not None and self.index.reader_count(tensor) > WIDE:
                 wide[id(tensor)] = tensor
             else:

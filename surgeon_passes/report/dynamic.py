@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import onnx
 
@@ -14,6 +15,36 @@ from surgeon_passes.ops.traits import SHAPE_READERS, SIZE_ARGUMENTS
 
 COUNTED = ("Reshape", "Slice", "Expand", "Resize")
 """Operators whose computed size arguments the report counts before and after."""
+
+
+class Names(Sequence[str]):
+    """A tuple of names that is made when it is read: of a chain of sources, all together are quadratic in its length."""
+
+    def __init__(self, make: Callable[[], tuple[str, ...]]) -> None:
+        self._make = make
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        return self.names[place]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Names, tuple)) and self.names == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return repr(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +56,7 @@ class DataDependent:
     graph: str
     """path of the scope; "" is the main graph"""
     reason: str
-    tensors: tuple[str, ...]
+    tensors: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

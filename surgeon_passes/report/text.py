@@ -193,7 +193,7 @@ def _at(node: str, graph: str) -> str:
     return f"{node} in {graph}" if graph else node
 
 
-def _some(names: tuple[str, ...]) -> str:
+def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 

@@ -18,7 +18,8 @@ from surgeon_passes.rules.pattern import (
     TemplateUse,
     Value,
 )
-from surgeon_passes.rules.screen import NodeScreen, RootOperands, definitions_of, screen_of
+from surgeon_passes.rules.roots import RootOperands, definitions_of
+from surgeon_passes.rules.screen import NodeScreen, screen_of
 
 
 class PatternFacts:

@@ -102,7 +102,8 @@ class Journal:
             self.index.restore_node(image.node)
         for tensor, name, _ in edit.renamed:
             tensor.name = name
-        self.edits.remove(edit)
+        place = next(i for i in reversed(range(len(self.edits))) if self.edits[i] is edit)
+        del self.edits[place]  # it is among the last: many are undone in reverse order
 
     def can_redo(self, edit: Edit) -> bool:
         """Whether everything the edit touches is as it was when it was made."""

@@ -8,8 +8,8 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.rules.pattern import OpId
+from surgeon_passes.rules.roots import operand_kinds
 from surgeon_passes.rules.rule import Rule
-from surgeon_passes.rules.screen import operand_kinds
 
 MAX_TABLES = 64
 MAX_LOOKS = 10_000

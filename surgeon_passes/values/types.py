@@ -130,6 +130,7 @@ class TypeMap:
     def _store(self, nodes: Iterable[gs.Node]) -> None:
         interface = {id(t) for t in self.index.graph.outputs}
         declarable = self.declarable
+        self.index.forget_views()
         for node in nodes:
             for tensor in node.outputs:
                 if tensor.name and isinstance(tensor, gs.Variable) and id(tensor) not in interface:

@@ -56,6 +56,7 @@ def test_shares() -> None:
     assert (found.strict, found.less_runtime, found.off, found.verification) == (2.0, 0.5, 0.5, 0.75)
     assert (shares(measured, cpu=True) or found).less_runtime == 1.0
     assert shares(model(row(OURS), row(OFF))) is None
+    assert share_table([model(row(OURS), row(OFF))]) == ""
     lines = share_table([measured, model(row(OURS, 1.0), row(OFF, 1.0), row(ONNXSIM, 1.0))]).splitlines()
     assert lines[-2].split() == ["median", "1.50", "0.50", "0.75", "38%"]
     assert lines[-1].split() == ["largest", "2.00", "0.50"]

@@ -253,7 +253,9 @@ def test_what_is_not_flattened(shape: Any, target: list[int], reason: str) -> No
     model = b.model(head(b, x, target), head(b, x, target), rank=len(target))
     result = apply([linear.flatten_linear], model)
     assert result.ops == operators(model)
-    assert any(reason in r for r in result.reasons)
+    assert (
+        any(reason in r for r in result.reasons) if reason else not result.reasons
+    )  # a matrix already: not its subject
 
 
 def test_flattened_layers_do_not_flip_back() -> None:

@@ -17,8 +17,8 @@ from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.matcher import Matcher, Miss
 from surgeon_passes.rules.registry import Registry
+from surgeon_passes.rules.roots import operand_kinds
 from surgeon_passes.rules.rule import Function, Rule
-from surgeon_passes.rules.screen import operand_kinds
 from surgeon_passes.rules.syntax import parse_pattern
 
 

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from surgeon_passes.errors import ContradictionError
+from surgeon_passes.index import GraphIndex
 from surgeon_passes.model import import_model
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import Evaluator, Partial, Poly, TypeMap
@@ -395,3 +396,15 @@ def test_a_model_with_bodies_is_inferred_as_a_whole_again():
     imported = import_model(model("(bool c, float[N,4] x) => (float[a,b] y) { y = If(c)<then_branch = t () => (float[e,f] r) "
                                   "{ r = Neg(x) }, else_branch = f () => (float[e,f] r) { r = Abs(x) }> }"))  # fmt: skip
     assert not TypeMap(imported.graph, extras=imported.extras, whole=False).renew()
+
+
+def test_old_forms_are_read_with_the_ranks_that_are_stored() -> None:
+    proto = model("(float[2,3] x) => (float[2,3] y) { a = Exp(x) y = Softmax<axis = 1>(a) }", opset=11)
+    del proto.graph.value_info[:]
+    graph = import_model(proto).graph
+    index = GraphIndex(graph)
+    softmax = graph.nodes[1]
+    softmax.inputs[0].shape = None
+    assert not index.view(softmax).regular  # over how many axes it goes is not known
+    TypeMap(graph, index).store()
+    assert index.view(softmax).regular
