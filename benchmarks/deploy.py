@@ -6,6 +6,7 @@ Needs the extra ``torch`` and timm. All three take turns in one process, at ONNX
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -15,6 +16,7 @@ import numpy as np
 from benchmarks import published
 from benchmarks.entries import table
 from surgeon_passes.bench.latency import Runs, interleaved, ratio
+from surgeon_passes.cli.common import guarded
 from surgeon_passes.runtime import Session
 
 HEAD = ("model", "nodes", "training ms", "ours ms", "deploy ms", "training/ours", "ours/deploy", "training/deploy")
@@ -42,9 +44,9 @@ def measured(name: str, seconds: float, threads: int, folder: Path) -> list[str]
     return [name, str(result.after.nodes), *ms, *(str(ratio(times[a], times[b])) for a, b in pairs)]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=published.NAMES)
+    parser.add_argument("names", nargs="*", metavar="NAME", default=published.NAMES, help="a network's name in timm")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
@@ -54,7 +56,8 @@ def main() -> None:
             lines.append(measured(name, given.seconds, given.threads, Path(folder)))
             print(table([HEAD, lines[-1]]), flush=True)
     print(table(lines))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main, debug=False))

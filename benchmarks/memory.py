@@ -232,6 +232,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if given.inline is None and given.external is None:
         given.inline, given.external = [600], [2500]
+    if given.folder is not None and not Path(given.folder).is_dir():
+        parser.error(f"there is no folder {given.folder}")
     rows = []
     for external, sizes in ((False, given.inline), (True, given.external)):
         for size in sizes or ():

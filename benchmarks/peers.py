@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from benchmarks.entries import data, models
+from benchmarks.entries import data, is_wanted, models, some
 from benchmarks.scale import KINDS as GENERATED
 from surgeon_passes.bench import outputs, plot, table, tools
 from surgeon_passes.bench.measure import Options, about, measure
@@ -54,7 +54,7 @@ def scale(given: argparse.Namespace, options: Options, folder: Path) -> Iterator
     for kind in given.kinds:
         for size in given.sizes:
             name = f"{kind}_{size}"
-            if _wanted(name, given.names):
+            if is_wanted(name, given.names):
                 path = folder / f"{name}.onnx"
                 onnx.save(GENERATED[kind](size), path)
                 yield name, path, options
@@ -66,7 +66,7 @@ def large(given: argparse.Namespace, options: Options, folder: Path) -> Iterator
     from benchmarks.memory import write_model
 
     for name, (megabytes, external) in LARGE.items():
-        if _wanted(name, given.names):
+        if is_wanted(name, given.names):
             path = folder / f"{name}.onnx"
             write_model(path, megabytes, external)
             yield name, path, replace(options, span="file", calls=1, latency=0.0, runtime=False)
@@ -75,10 +75,6 @@ def large(given: argparse.Namespace, options: Options, folder: Path) -> Iterator
 
 
 SETS = {"real": real, "scale": scale, "large": large}
-
-
-def _wanted(name: str, names: list[str]) -> bool:
-    return not names or any(part in name for part in names)
 
 
 def run(given: argparse.Namespace) -> list[Measured]:
@@ -93,7 +89,7 @@ def run(given: argparse.Namespace) -> list[Measured]:
                 found.append(measure(path, name, chosen, its_options))
                 print(table.model_table(found[-1]), flush=True)
                 outputs.write(found, about(options), given.json, None)
-    return found
+    return some(found, given.names)
 
 
 def read(path: str) -> list[Measured]:
@@ -152,6 +148,10 @@ def main(arguments: list[str] | None = None) -> int:
     except SurgeonError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        kept = f"; {given.json} holds the models that were measured" if given.json and not given.source else ""
+        print(f"interrupted{kept}", file=sys.stderr)
+        return 130
     print(table.summary(found))
     for cpu in (False, True):
         print(table.share_table(found, cpu))

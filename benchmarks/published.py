@@ -9,13 +9,14 @@ from typing import Any
 
 from benchmarks.entries import cache
 from benchmarks.zoo import randomize
+from surgeon_passes.errors import SurgeonError
 
 NAMES = ("repvgg_a0", "mobileone_s0", "repghostnet_050", "fastvit_t8", "repvit_m0_9")
 SHAPE = (1, 3, 224, 224)
 OPSET = 17
 
 
-class Unavailable(Exception):
+class Unavailable(SurgeonError):
     """timm cannot be imported."""
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import onnx
 
-from benchmarks.entries import is_dynamic, models
+from benchmarks.entries import is_dynamic, models, some
+from surgeon_passes.cli.common import guarded
 
 EXCEPTIONS = {
     "drop_dropout": "torch's exporters leave a Dropout of inference out",
@@ -89,13 +90,13 @@ def collect(names: Sequence[str], jobs: int) -> Fired:
     import surgeon_passes as sp
 
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        results = list(pool.imap_unordered(fired, list(tasks(names))))
+        results = list(pool.imap_unordered(fired, some(tasks(names), names)))
     return {
         rule.name: sorted({label for label, rules in results if rule.name in rules}) for rule in sp.Registry.installed()
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="part of a model's name")
     parser.add_argument("--jobs", type=int, default=2)
@@ -104,7 +105,7 @@ def main() -> None:
     found = collect(options.names, options.jobs)
     if options.json:
         print(json.dumps(found, indent=1))
-        return
+        return 0
     for rule, labels in found.items():
         shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
         print(f"{rule:<44} {len(labels):>3}  {shown}")
@@ -112,7 +113,8 @@ def main() -> None:
     print(f"{len(found)} rules; on no model: {', '.join(never) or 'none'}")
     for rule in never:
         print(f"{rule}: {EXCEPTIONS.get(rule, 'NO REASON IS KNOWN')}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main, debug=False))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.entries import Entry, check_of, is_dynamic, models, optimized, table
+from benchmarks.entries import Entry, check_of, is_dynamic, models, optimized, some, table
+from surgeon_passes.cli.common import guarded
 
 Row = dict[str, Any]
 COLUMNS = ("model", "before", "dynamic", "peer", "sizes", "args", "check", "static", "peer", "sizes", "args", "check")
@@ -65,18 +67,19 @@ def summary(rows: list[Row]) -> str:
     return f"{text}; more nodes: {', '.join(more) or 'none'}"
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="part of a model's name")
     parser.add_argument("--verify", choices=("strict", "off"), default="strict")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="rows as JSON, with what is data-dependent")
     options = parser.parse_args()
-    tasks = [(e, p, options.verify) for e, p in models(options.names) if is_dynamic(e)]
+    tasks = some(((e, p, options.verify) for e, p in models(options.names) if is_dynamic(e)), options.names)
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         rows = pool.starmap(measure, tasks, chunksize=1)
     print(json.dumps(rows, indent=1) if options.json else f"{table(lines(rows))}\n{summary(rows)}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main, debug=False))

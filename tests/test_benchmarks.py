@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -125,6 +126,28 @@ def test_rules_without_a_model_are_few_and_have_a_reason() -> None:
     assert set(EXCEPTIONS) <= {rule.name for rule in sp.Registry.installed()}
 
 
+@pytest.mark.parametrize("module", ["nodes", "shapes", "rules", "peers"])
+def test_a_name_that_no_model_has_is_an_error(module: str, tmp_path: Path) -> None:
+    """And no wheel is looked for: the cache stays empty."""
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not here', name='torch')")
+    command = [sys.executable, "-m", f"benchmarks.{module}", "nosuch", "other"]
+    more = {"SURGEON_CACHE": str(tmp_path / "cache"), "SURGEON_MODELS": "", "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **more})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == "error: no model has 'nosuch' or 'other' in its name"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
+    run = partial(subprocess.run, capture_output=True, text=True, check=False, cwd=ROOT)
+    env = {**os.environ, "SURGEON_MODELS": str(tmp_path)}
+    done = run([sys.executable, "-m", "benchmarks.nodes"], env=env)
+    assert done.returncode == 6 and done.stderr.startswith(f"error: {tmp_path}/manifest.json: cannot be read")
+    assert done.stderr.count("\n") == 1
+    done = run([sys.executable, "-m", "benchmarks.memory", "--inline", "1", "--folder", str(tmp_path / "no")])
+    assert done.returncode == 2 and done.stderr.endswith(f"error: there is no folder {tmp_path / 'no'}\n")
+
+
 # --- peers ---------------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +187,22 @@ def test_peers_says_what_is_wrong_in_one_line(tmp_path: Path, capsys: pytest.Cap
     first, second, third = capsys.readouterr().err.splitlines()
     assert "did you mean 'onnxslim'" in first
     assert "x.json: no measurements" in second and "y.json: cannot be read" in third
+
+
+def test_peers_says_where_an_interrupted_run_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fake(path: Path, name: str, *_: object) -> Measured:
+        if name == "chain_80":
+            raise KeyboardInterrupt
+        return Measured(name, 40, 1)
+
+    monkeypatch.setattr(peers, "measure", fake)
+    kept = tmp_path / "peers.json"
+    arguments = ["--set", "scale", "--kinds", "chain", "--sizes", "40", "80", "--json", str(kept)]
+    assert peers.main(arguments) == 130
+    assert capsys.readouterr().err == f"interrupted; {kept} holds the models that were measured\n"
+    assert [one["name"] for one in json.loads(kept.read_text())["models"]] == ["chain_40"]
 
 
 def test_history_runs() -> None:

@@ -24,6 +24,8 @@ Sample: TypeAlias = Callable[[float, dict[str, int]], None]
 """Told monotonic seconds, and the child's memory."""
 SAMPLED_EVERY = 0.004
 """Seconds between two looks at a process's memory."""
+WAITED_AT_ONCE = 3600.0
+"""Seconds; the system refuses to wait for too many in one call."""
 PR_SET_PDEATHSIG = 1
 REASON = 160
 """Characters of a reason."""
@@ -71,7 +73,7 @@ class Child:
             left = end - time.monotonic()
             if left <= 0:
                 raise Stopped("timeout", f"no result after {timeout:g} s")
-            ready, _, _ = select.select([stream], [], [], min(left, SAMPLED_EVERY) if sample else left)
+            ready, _, _ = select.select([stream], [], [], min(left, SAMPLED_EVERY if sample else WAITED_AT_ONCE))
             if sample is not None:
                 sample(time.monotonic(), memory.status(self._process.pid))
             if ready:

@@ -18,6 +18,7 @@ from surgeon_passes.bench.latency import Ratio
 from surgeon_passes.bench.records import Measured, Row
 from surgeon_passes.bench.tools import OURS, Tool
 from surgeon_passes.bench.worker import counts
+from surgeon_passes.errors import UsageError
 from surgeon_passes.model.files import read_proto
 
 WORKER, JUDGE = "surgeon_passes.bench.worker", "surgeon_passes.bench.judge"
@@ -50,6 +51,11 @@ class Options:
     threads: int = 1
     runtime: bool = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError where the timeout is no positive number; infinity waits for ever."""
+        if not self.timeout > 0:
+            raise UsageError(f"the timeout must be a positive number of seconds, not {self.timeout:g}")
 
     @property
     def judged_on(self) -> str | None:
@@ -110,6 +116,7 @@ class _Bench:
     def run(self, tools: Sequence[Tool]) -> None:
         """Start the tools, let their calls take turns, keep their results."""
         alive: list[tuple[Row, Child]] = []
+        self.progress(f"{self.measured.name}: start the tools", 0, self.options.calls)
         try:
             for tool in tools:
                 row = Row(tool.name, tool.version or "")

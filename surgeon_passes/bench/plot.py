@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -54,8 +55,7 @@ def write(models: Sequence[Measured], folder: Path) -> Path:
         axis.tick_params(labelsize=8)
         axis.grid(axis="x", alpha=0.3)
         if is_log:
-            axis.set_xscale("log")
-            axis.xaxis.set_minor_formatter("")
+            _whole_decades(axis)
         else:
             axis.set_xlim(0, 1.05 * EDGE)
     axes[0].set_yticks(range(len(tools)), [_label(models, tool) for tool in tools], fontsize=8)
@@ -94,6 +94,15 @@ def _panel(
         heights = place + random.uniform(-0.25, 0.25, len(known)) * (len(known) > 1)
         axis.plot(np.clip(known, None, edge), heights, ".", color=color, alpha=0.5, markersize=4)
         axis.plot([min(median(known), edge or np.inf)] * 2, [place - 0.38, place + 0.38], "-", color=color, linewidth=2)
+
+
+def _whole_decades(axis: Any) -> None:
+    """A logarithmic axis from power of ten to power of ten, since only those have labels: the others would overlap."""
+    axis.set_xscale("log")
+    axis.xaxis.set_minor_formatter("")
+    if axis.has_data():
+        low, high = (math.log10(x) for x in axis.dataLim.intervalx)
+        axis.set_xlim(10 ** math.floor(low), 10 ** max(math.ceil(high), math.floor(low) + 1))
 
 
 def _label(models: Sequence[Measured], tool: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surgeon_passes.cli.common import guarded, progress_line
+from surgeon_passes.cli.common import FILE, guarded, progress_line
 from surgeon_passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ Exit codes, the first that holds:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("models", metavar="[MODEL]...", nargs=-1, type=click.Path())
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=FILE)
 @click.option(
     "--tool", "tools", multiple=True, metavar="NAME", help="Only these tools; all that are installed by default."
 )
 @click.option("-k", "--calls", default=3, show_default=True, type=click.IntRange(1), help="Calls of each tool.")
 @click.option("--timeout", default=300.0, show_default=True, type=click.FloatRange(1), help="Seconds a call may take.")
-@click.option("--data", type=click.Path(), help="Real inputs: an npz, or a folder of npy.")
+@click.option("--data", type=FILE, help="Real inputs: an npz, or a folder of npy.")
 @click.option(
     "--also",
     multiple=True,
     metavar="FILE",
-    type=click.Path(),
+    type=FILE,
     help="Another form of MODEL, such as its authors' deploy form, to hold beside the results.",
 )
 @click.option(
@@ -54,8 +54,8 @@ Exit codes, the first that holds:
 )
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads of those runs.")
 @click.option("--shares", is_flag=True, help="Also print what of our time is ONNX Runtime's, and verification's.")
-@click.option("--json", "json_file", type=click.Path(), help="Write all measurements here.")
-@click.option("--plot", "plot_folder", type=click.Path(), help="Write bench.png into this folder.")
+@click.option("--json", "json_file", metavar="FILE", type=FILE, help="Write all measurements here.")
+@click.option("--plot", "plot_folder", metavar="FOLDER", type=FILE, help="Write bench.png into this folder.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def bench(models: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Measure every optimiser that is installed on MODELs: seconds, memory, nodes, bytes, equal outputs, latency.
@@ -106,12 +106,22 @@ def _bench(
 def _measure_all(paths: Sequence[tuple[str, Path]], tools: Sequence[Tool], options: Options) -> list[Measured]:
     """Every file is looked at before the first is measured."""
     from surgeon_passes.bench.measure import measure
-    from surgeon_passes.model.files import read_proto
 
     for model in (*(str(path) for _, path in paths), *options.also):
-        read_proto(model)
+        _check_model(model)
     with progress_line() as progress:
         return [measure(path, name, tools, options, progress) for name, path in paths]
+
+
+def _check_model(path: str) -> None:
+    """Raise ModelError where a file is no model that could be optimised, or weights beside it are missing or short."""
+    from surgeon_passes.model.files import all_tensors
+    from surgeon_passes.pipeline import load
+
+    model = load(path)
+    for tensor in all_tensors(model.proto) if model.proto is not None else ():
+        if model.weights.is_external(tensor):
+            model.weights.raw(tensor)
 
 
 def _exit_code(found: Sequence[Measured]) -> int:
@@ -123,9 +133,13 @@ def _exit_code(found: Sequence[Measured]) -> int:
 
 @contextmanager
 def _paths(models: Sequence[str]) -> Iterator[list[tuple[str, Path]]]:
-    """Names and files; the embedded network in a file of its own where none is given."""
+    """Names and files; the embedded network in a file of its own where none is given.
+
+    A name is the file's without its ending; where several files have the same, the path as it was given.
+    """
     if models:
-        yield [(Path(model).stem, Path(model)) for model in models]
+        stems = [Path(model).stem for model in models]
+        yield [(s if stems.count(s) == 1 else m, Path(m)) for s, m in zip(stems, models, strict=True)]
         return
     import onnx
 

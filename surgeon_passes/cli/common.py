@@ -51,6 +51,10 @@ def guarded(action: Callable[[], int], debug: bool) -> int:
         return 130
 
 
+FILE = click.Path(readable=False)
+"""Whether it can be read is found where it is read: exit code 6, one line."""
+
+
 @contextmanager
 def progress_line() -> Iterator[Any]:
     """A progress line on a terminal; nothing in a pipe."""

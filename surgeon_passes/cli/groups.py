@@ -6,13 +6,13 @@ import sys
 
 import click
 
-from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.common import FILE, guarded
 
 NAMED = 3
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@click.argument("model", type=FILE)
 @click.option("--kind", type=click.Choice(["module", "region"]), help="Only these.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def groups(model: str, kind: str | None, debug: bool) -> None:

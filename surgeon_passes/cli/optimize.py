@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from surgeon_passes.cli.common import guarded, progress_line
+from surgeon_passes.cli.common import FILE, guarded, progress_line
 from surgeon_passes.cli.shapes import parse_shapes
 from surgeon_passes.errors import UsageError
 
@@ -25,14 +25,12 @@ With --force the file is written with 4 and 5 too."""
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("model", required=False, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), help="Where to write; without it the model is only reported on.")
+@click.argument("model", required=False, type=FILE)
+@click.option("-o", "--output", type=FILE, help="Where to write; without it the model is only reported on.")
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="images=1,3,640,640 or images=N:1,H:640"
 )
-@click.option(
-    "--rules", "rule_files", multiple=True, type=click.Path(), help="A Python file or folder of rules to add."
-)
+@click.option("--rules", "rule_files", multiple=True, type=FILE, help="A Python file or folder of rules to add.")
 @click.option("--set", "sets", multiple=True, metavar="NAME", help="A set of rules to add: ort, npu, or one's own.")
 @click.option("--opset", type=int, metavar="N", help="Upgrade the model to this opset first.")
 @click.option("--inline-functions", is_flag=True, help="Put model-local functions in the place of their calls.")
@@ -46,11 +44,11 @@ With --force the file is written with 4 and 5 too."""
     "--verify", "mode", type=click.Choice(["strict", "available", "off"]), default="strict", show_default=True
 )
 @click.option("--end-check/--no-end-check", default=True, show_default=True, help="Run original and result at the end.")
-@click.option("--data", type=click.Path(), help="Real inputs: an npz, or a folder of npy.")
+@click.option("--data", type=FILE, help="Real inputs: an npz, or a folder of npy.")
 @click.option("--allow-lossy-casts", is_flag=True, help="Let rules drop Casts that lose values.")
 @click.option("--max-bytes", default="1MiB", show_default=True, help="Bound on a folded constant.")
 @click.option("--max-iterations", default=10, show_default=True, type=click.IntRange(1))
-@click.option("--report", "report_file", type=click.Path(), help="Write the text report here too.")
+@click.option("--report", "report_file", type=FILE, help="Write the text report here too.")
 @click.option(
     "--latency/--no-latency",
     default=None,

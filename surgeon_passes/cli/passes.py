@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.common import FILE, guarded
 from surgeon_passes.cli.shapes import parse_shapes
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def _list() -> int:
 
 @passes.command(name="run")
 @click.argument("name")
-@click.argument("model", type=click.Path())
-@click.option("-o", "--output", type=click.Path(), help="Where to write the result.")
+@click.argument("model", type=FILE)
+@click.option("-o", "--output", type=FILE, help="Where to write the result.")
 @click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="Fix the shape of an input first.")
 @click.option("--opset", type=int, metavar="N", help="What the pass opset upgrades to.")
 @click.option("--repeat", default=1, show_default=True, type=click.IntRange(1), help="Run it so many times.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.common import FILE, guarded
 
 if TYPE_CHECKING:
     from surgeon_passes.rules.registry import Registry
@@ -20,7 +20,7 @@ def rules() -> None:
 
 @rules.command(name="list")
 @click.argument("names", nargs=-1)
-@click.option("--rules", "paths", multiple=True, type=click.Path(), help="A Python file or folder of rules to add.")
+@click.option("--rules", "paths", multiple=True, type=FILE, help="A Python file or folder of rules to add.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="As a document, with pattern and explanation of each.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def list_rules(names: tuple[str, ...], paths: tuple[str, ...], as_markdown: bool, debug: bool) -> None:
@@ -47,7 +47,7 @@ def _list(names: tuple[str, ...], paths: tuple[str, ...], as_markdown: bool) -> 
 
 @rules.command(name="show")
 @click.argument("name")
-@click.option("--rules", "paths", multiple=True, type=click.Path(), help="A Python file or folder of rules to add.")
+@click.option("--rules", "paths", multiple=True, type=FILE, help="A Python file or folder of rules to add.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def show_rule(name: str, paths: tuple[str, ...], debug: bool) -> None:
     """Pattern, rewrite, algebra, what it declines, and an example of the rule NAME."""

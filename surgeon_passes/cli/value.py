@@ -6,14 +6,14 @@ import sys
 
 import click
 
-from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.common import FILE, guarded
 from surgeon_passes.cli.shapes import parse_shapes
 
 NAMED = 12
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@click.argument("model", type=FILE)
 @click.argument("tensor")
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="images=1,3,640,640 or images=N:1,H:640"

@@ -36,6 +36,11 @@ def test_memory_is_sampled_while_an_answer_is_waited_for(child: Child) -> None:
     assert times and times == sorted(times)
 
 
+def test_a_wait_may_have_no_end(child: Child) -> None:
+    for timeout in (float("inf"), 1e300):
+        assert child.ask(timeout, do="echo", text="x") == {"said": "x"}
+
+
 def test_a_failure_is_one_line_and_the_child_goes_on(child: Child) -> None:
     for command, said in (("fail", "a line of ours"), ("err", "KeyError: 'odd'")):
         with pytest.raises(Stopped, match=said) as stopped:

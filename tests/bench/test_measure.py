@@ -84,6 +84,20 @@ def test_a_plot_is_written(measured: Measured, tmp_path: Path) -> None:
     assert data.startswith(b"\x89PNG") and [p.name for p in tmp_path.iterdir()] == ["bench.png"]
 
 
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed")
+@pytest.mark.parametrize(
+    ("values", "limits"), [((0.03, 0.07), (0.01, 0.1)), ((1, 1), (1, 10)), ((0.2, 300), (0.1, 1000))]
+)
+def test_a_logarithmic_axis_ends_at_powers_of_ten(values: tuple[float, ...], limits: tuple[float, ...]) -> None:
+    """Only those have labels: one model alone would have none."""
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    axis.plot(values, [0, 1], ".")
+    plot._whole_decades(axis)
+    assert axis.get_xlim() == pytest.approx(limits)
+
+
 # --- tools that do wrong -------------------------------------------------------------------------------------------------
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from surgeon_passes.bench import measure as module
@@ -65,9 +67,35 @@ def test_bad_input_is_one_line(call: Call, model: str, monkeypatch: pytest.Monke
     refused(call("bench", model, *one, "--data", "absent.npz"), 2, "absent.npz is no .npz file")
     np.savez("x.npz", other=np.ones(1, np.float32))
     refused(call("bench", model, *one, "--data", "x.npz"), 2, "the model's inputs are 'images'")
+    refused(call("bench", model, *one, "--timeout", "nan"), 2, "the timeout must be a positive number")
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
     refused(call("bench", model, *one, "--plot", "."), 2, "plots need matplotlib: pip install 'surgeon-passes[bench]'")
+
+
+def test_a_model_that_is_not_valid_is_refused_before_anything_is_measured(call: Call, model: str) -> None:
+    """As `optimize` refuses it, not as a result of ours that was not shown equal."""
+    one = ("--tool", "onnxruntime", *QUICK)
+    proto = onnx.load(model)
+    proto.graph.node[0].input[0] = "nowhere"
+    onnx.save(proto, "dangling.onnx")
+    refused(call("bench", model, "dangling.onnx", *one), 6, "dangling.onnx: node Conv reads 'nowhere'")
+    refused(call("bench", model, *one, "--also", "dangling.onnx"), 6, "which nothing makes")
+    proto = onnx.load(model)
+    weight = proto.graph.initializer[0]
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight), weight.name))
+    onnx.save(proto, "beside.onnx", save_as_external_data=True, location="w.data", size_threshold=0)
+    Path("w.data").unlink()
+    refused(call("bench", "beside.onnx", *one), 6, "w.data cannot be read")
+
+
+def test_models_of_one_name_are_told_apart(call: Call, model: str) -> None:
+    for name in ("a", "b"):
+        Path(name).mkdir()
+        shutil.copy(model, f"{name}/net.onnx")
+    outcome = call("bench", "a/net.onnx", "b/net.onnx", model, "--tool", "onnxruntime", *QUICK)
+    titles = [line.split(":")[0] for line in outcome.out.splitlines() if " nodes, " in line]
+    assert titles == ["a/net.onnx", "b/net.onnx", "model"]
 
 
 def test_help_names_the_exit_codes(call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -111,6 +112,17 @@ def test_6_a_folder(run: Run) -> None:
     assert_refused(run, 6, "folder.onnx", "-o", "out.onnx", says="folder.onnx: cannot be read")
 
 
+def test_6_a_file_that_must_not_be_read(run: Run, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other that cannot be read: not as an option that is wrong."""
+
+    def denied(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    assert_refused(run, 6, model, says="model.onnx: cannot be read (Permission denied)")
+
+
 @pytest.mark.parametrize("content", [b"", b"this is text\n", b"\x89PNG\r\n\x1a\n\0\0", bytes(range(256)), b"\x08\x07"])
 def test_6_a_file_that_is_not_onnx(run: Run, content: bytes) -> None:
     Path("model.onnx").write_bytes(content)
@@ -161,7 +173,7 @@ def test_6_a_place_that_cannot_be_written(run: Run, model: str, option: str, pla
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_6_a_folder_without_permission(run: Run, model: str) -> None:
     Path("locked").mkdir(mode=0o500)
-    assert_refused(run, 6, model, "-o", "locked/out.onnx", says="permission denied")
+    assert_refused(run, 6, model, "-o", "locked/out.onnx", says="cannot be written (Permission denied)")
 
 
 # --- 2: usage ------------------------------------------------------------------------------------------------------------
