@@ -24,6 +24,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from surgeon_passes.bench import memory
+
 CHANNELS = 512
 WIDTH = 4096
 SEED = 5
@@ -155,11 +157,7 @@ def _varint(number: int) -> bytes:
 
 def anonymous(pid: int | str = "self") -> int:
     """RssAnon of a process in bytes; 0 once it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
+    return memory.status(pid).get(memory.ANON, 0)
 
 
 def run_here(source: str, target: str, verify: str) -> dict[str, Any]:

@@ -182,7 +182,8 @@ class Result:
 
         Raises ModelError where the place cannot be written; nothing is left half-written.
         """
-        write_proto(self.light, path, self.weights, self.external)
+        changed = vars(self).get("proto", self.light)  # who asked for it may have changed it
+        write_proto(changed, path, self.weights, self.external)
 
 
 def _is_known(domain: str) -> bool:

@@ -84,7 +84,7 @@ def _options(level: str, threads: int = 1) -> Any:
 
 def _ort_value(array: Array, elem_type: int) -> Any:
     make = _ort().OrtValue
-    if elem_type == onnx.helper.np_dtype_to_tensor_dtype(array.dtype) and array.dtype.name not in _NO_NUMPY:
+    if elem_type == onnx.helper.np_dtype_to_tensor_dtype(array.dtype) and not array.dtype.name.startswith(_NO_NUMPY):
         return make.ortvalue_from_numpy(array)
     return make.ortvalue_from_numpy_with_onnx_type(array, elem_type)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -253,3 +255,5 @@ def test_a_chain_of_sources_holds_no_pairs_of_source_and_tensor() -> None:
     assert [len(s.tensors) for s in sources] == [many - n + 1 for n in range(many)]
     assert sources[-1].tensors == (f"i{many - 1}", f"x{many}")
     assert sources[0].tensors[:3] == ("i0", "x1", "x2")
+    plain = asdict(sources[-1])
+    assert json.loads(json.dumps(plain))["tensors"] == [f"i{many - 1}", f"x{many}"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,9 +15,30 @@ import click
 from surgeon_passes.errors import RuleError, SurgeonError
 
 
-def guarded(action: Callable[[], int], debug: bool) -> int:
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """A request to end the process unwinds it, so that no temporary file is left. Ignored signals stay ignored."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    is_main = threading.current_thread() is threading.main_thread()  # no other thread may change handlers
+    changed = [n for n in numbers if is_main and signal.getsignal(n) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, end)
     try:
-        return action()
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def guarded(action: Callable[[], int], debug: bool) -> int:
+    """Exit code of ``action``; what bad input causes is one line on stderr."""
+    try:
+        with _unwinding():
+            return action()
     except SurgeonError as error:
         click.echo(f"error: {error}", err=True)
         if isinstance(error, RuleError) and error.details:

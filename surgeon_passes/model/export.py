@@ -38,22 +38,32 @@ def export_model(model: Model, types: Types | None = None, weights: str = "all")
     ``types`` fills value_info; without it the file's own is left out. ``weights="none"`` makes large initializers of the
     main graph typed inputs: a copy for inference and the checker, which read no large values.
     """
-    return _Exporter(model.extras, types, weights == "none").model(model.graph)
+    weightless = weights == "none"
+    return _Exporter(model.extras, types, weightless, refers=not weightless).model(model.graph)
 
 
 def export_light(model: Model, types: Types | None = None) -> tuple[onnx.ModelProto, Weights]:
     """The model as :func:`export_model` gives it, its large weights referred to, not copied; and what finds those."""
     weights = model.weights.branch()
-    return _Exporter(model.extras, types, False, weights).model(model.graph), weights
+    return _Exporter(model.extras, types, False, weights, refers=True).model(model.graph), weights
 
 
 class _Exporter:
-    def __init__(self, extras: Extras, types: Types | None, weightless: bool, weights: Weights | None = None) -> None:
-        """``weights`` takes up references to large initializers of the main graph; without it they are written out."""
+    def __init__(
+        self,
+        extras: Extras,
+        types: Types | None = None,
+        weightless: bool = False,
+        weights: Weights | None = None,
+        refers: bool = False,
+    ) -> None:
+        """``weights`` takes up references to large initializers of the main graph; without it they are written out.
+        What refers to a file goes on doing so with ``refers``; else it is read."""
         self.extras = extras
         self.types = types
         self.weightless = weightless
         self.weights = weights
+        self.refers = refers
 
     def model(self, graph: gs.Graph) -> onnx.ModelProto:
         proto = onnx.ModelProto()
@@ -82,8 +92,8 @@ class _Exporter:
             self.interface(tensor, extras, proto.input.add(), main)
         for constant in mine:
             self.initializer(constant, proto, main)
-        for default in extras.defaults.values():
-            proto.initializer.append(default)
+        kept = (d for d in extras.defaults.values() if not (self.weightless and _is_heavy(d)))
+        proto.initializer.extend(kept)  # without its default an input is one that callers must give
         inside = outer | {id(c) for c in mine}
         for node in graph.nodes:
             self.node(node, proto.node.add(), inside, domain_opset(graph, node.domain))
@@ -124,12 +134,10 @@ class _Exporter:
             value = proto.input.add()
             value.name = constant.name
             fill_type(value.type, TensorType(onnx_dtype(constant.dtype), tuple(constant.shape)))
-        elif self.weightless and getattr(constant._values, "is_reference", False):
-            proto.initializer.append(numpy_helper.from_array(np.asarray(constant._values.load()), constant.name))
         else:
             tensor = self.reference(constant) if main and self.weights is not None else None
             if tensor is None:
-                write_tensor(constant, constant.name, proto.initializer.add())
+                write_tensor(constant, constant.name, proto.initializer.add(), self.refers)
             else:
                 proto.initializer.append(tensor)
 
@@ -187,14 +195,14 @@ class _Exporter:
             if default is None:
                 proto.attribute.append(name)
             else:
-                write_attribute(proto.attribute_proto.add(), name, default, None, self.body)
+                write_attribute(proto.attribute_proto.add(), name, default, None, self.body, self.refers)
         for constant in {id(t): t for t in self.constants_read(function)}.values():
             node = proto.node.add()
             node.op_type = "Constant"
             node.output.append(constant.name)
             attribute = node.attribute.add()
             attribute.name, attribute.type = "value", AttributeProto.TENSOR
-            write_tensor(constant, constant.name, attribute.t)
+            write_tensor(constant, constant.name, attribute.t, self.refers)
         known = frozenset(id(t) for t in self.constants_read(function))
         for node in function.nodes:
             self.node(node, proto.node.add(), known, domain_opset(function, node.domain))
@@ -209,10 +217,14 @@ class _Exporter:
         def body(graph: gs.Graph, target: onnx.GraphProto) -> None:
             self.graph(graph, target, main=False, outer=outer)
 
-        write_node(node, proto, node.inputs, node.outputs, opset=opset, body=body)
+        write_node(node, proto, node.inputs, node.outputs, opset=opset, body=body, refers=self.refers)
 
     def body(self, graph: gs.Graph, target: onnx.GraphProto) -> None:
         self.graph(graph, target, main=False)
+
+
+def _is_heavy(tensor: TensorProto) -> bool:
+    return tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > SMALL
 
 
 def _bodies(node: gs.Node) -> Iterable[gs.Graph]:
@@ -250,10 +262,11 @@ def node_proto(
 ) -> onnx.NodeProto:
     """One node, with its bodies; ``inputs``/``outputs`` stand in for the node's own, ``rename`` maps every name.
 
+    Tensors in it hold their values: ONNX Runtime would look for external data in the working folder.
     Constants that a body reads from outside are read by name: the caller defines them.
     """
     proto = onnx.NodeProto()
-    exporter = _Exporter(extras or Extras(), None, False)
+    exporter = _Exporter(extras or Extras())
 
     def body(graph: gs.Graph, target: onnx.GraphProto) -> None:
         outer = frozenset(id(t) for t in exporter.constants_read(graph) if not _is_local(t, graph, exporter.extras))
@@ -294,6 +307,7 @@ def write_node(
     rename: Rename | None = None,
     opset: int = 0,
     body: Callable[[gs.Graph, onnx.GraphProto], None] | None = None,
+    refers: bool = False,
 ) -> None:
     """Fill ``proto``. Attribute types follow the operator's schema where it has one (an int for a FLOAT is a float)."""
     proto.op_type = node.op
@@ -308,7 +322,7 @@ def write_node(
         domain = domain_of(node.domain)
         wanted = _attribute_types(node.op, opset or 1 << 20, domain)
         for key, value in node.attrs.items():
-            write_attribute(proto.attribute.add(), key, value, wanted.get(key), body)
+            write_attribute(proto.attribute.add(), key, value, wanted.get(key), body, refers)
 
 
 @lru_cache(maxsize=4096)
@@ -327,6 +341,7 @@ def write_attribute(
     value: Any,
     wanted: int | None,
     body: Callable[[gs.Graph, onnx.GraphProto], None] | None,
+    refers: bool = False,
 ) -> None:
     proto.name = name
     if isinstance(value, gs.Node.AttributeRef):
@@ -343,7 +358,7 @@ def write_attribute(
         body(value, proto.g)
     elif isinstance(value, gs.Tensor):
         proto.type = AttributeProto.TENSOR
-        write_tensor(value, value.name, proto.t)
+        write_tensor(value, value.name, proto.t, refers)
     elif isinstance(value, (list, tuple, np.ndarray)):
         _write_list(proto, list(value), wanted, body)
     else:
@@ -390,16 +405,21 @@ def _write_list(
 
 
 def tensor_proto(constant: gs.Constant, name: str) -> TensorProto:
-    """A constant as a TensorProto called ``name``; encoded values are copied as bytes, not decoded."""
+    """A constant as a TensorProto called ``name``; encoded values are copied as bytes, not decoded.
+
+    Raises ModelError where they lie in a file that lacks them.
+    """
     proto = TensorProto()
     write_tensor(constant, name, proto)
     return proto
 
 
-def write_tensor(constant: gs.Constant, name: str, proto: TensorProto) -> None:
-    """As :func:`tensor_proto`, into ``proto``."""
+def write_tensor(constant: gs.Constant, name: str, proto: TensorProto, refers: bool = False) -> None:
+    """As :func:`tensor_proto`, into ``proto``; with ``refers`` what lies in a file stays there."""
     held = constant._values
-    if isinstance(held, TensorValues) or (isinstance(held, LazyValues) and isinstance(held.tensor, TensorProto)):
+    if isinstance(held, TensorValues) and held.is_reference and not refers:
+        held.weights.write(held.tensor, proto)
+    elif isinstance(held, TensorValues) or (isinstance(held, LazyValues) and isinstance(held.tensor, TensorProto)):
         proto.CopyFrom(held.tensor)
     else:
         array = array_of(constant)
@@ -408,8 +428,8 @@ def write_tensor(constant: gs.Constant, name: str, proto: TensorProto) -> None:
 
 
 def function_protos(graph: gs.Graph, extras: Extras | None = None) -> list[onnx.FunctionProto]:
-    """The model's functions."""
-    exporter = _Exporter(extras or Extras(), None, False)
+    """The model's functions; their tensors hold their values."""
+    exporter = _Exporter(extras or Extras())
     found = []
     for function in graph.functions:
         proto = onnx.FunctionProto()

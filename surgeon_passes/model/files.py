@@ -201,13 +201,38 @@ def _replace(*jobs: Job, keep: bool = True) -> None:
             written.append((temporary, target))
             with _blaming(target):
                 write(temporary)
-        for temporary, target in written if keep else ():
-            with _blaming(target):
-                os.replace(temporary, target)
+        if keep:
+            _rename(written)
     finally:
         for temporary, _ in written:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+def _rename(written: list[tuple[Path, Path]]) -> None:
+    """Rename all or none: the older file of each but the last keeps a second name until the last is there."""
+    older: dict[Path, Path] = {}
+    done: list[Path] = []
+    try:
+        for temporary, target in written:
+            if target != written[-1][1] and target.exists():
+                second = temporary.with_suffix(".old")
+                with contextlib.suppress(OSError):  # a file system without links
+                    os.link(target, second)
+                    older[target] = second
+            else:
+                done.append(target)
+            with _blaming(target):
+                os.replace(temporary, target)
+    except BaseException:
+        for target, second in older.items():
+            os.replace(second, target)
+        for target in done[:-1]:
+            target.unlink(missing_ok=True)
+        raise
+    finally:
+        for second in older.values():
+            second.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -251,16 +276,30 @@ def reference_length(tensor: TensorProto) -> int:
 
 
 def _inline(tensor: TensorProto, weights: Weights) -> None:
-    if tensor.data_location != TensorProto.EXTERNAL:
-        return
-    held, name = weights.held(tensor), tensor.name
-    if isinstance(held, TensorProto):
-        tensor.CopyFrom(held)
-        tensor.name = name
-    else:
-        tensor.raw_data = weights.raw(tensor).tobytes()
-        tensor.ClearField("data_location")
-        del tensor.external_data[:]
+    if tensor.data_location == TensorProto.EXTERNAL:
+        weights.write(tensor, tensor)
+
+
+def with_inner_weights(proto: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
+    """``proto`` with what ONNX Runtime must find inside: all that it refers to, but for plain initializers of the main
+    graph, which can be given to it as arrays. The same object where there is nothing of that kind.
+
+    Raises ModelError naming tensor and file where one is missing or short.
+    """
+
+    def moves(model: onnx.ModelProto) -> Iterator[TensorProto]:
+        packed = (t for t in model.graph.initializer if element_bits(t.data_type) < 8)
+        sparse = (part for t in model.graph.sparse_initializer for part in (t.values, t.indices))
+        some = (*packed, *sparse, *_inner_tensors(model))
+        return (t for t in some if t.data_location == TensorProto.EXTERNAL)
+
+    if next(moves(proto), None) is None:
+        return proto
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    for tensor in moves(whole):
+        weights.write(tensor, tensor)
+    return whole
 
 
 def with_weights(

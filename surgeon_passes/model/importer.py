@@ -107,6 +107,7 @@ class _Importer:
         for tensor in proto.initializer:
             if tensor.name in overridable:
                 extras.defaults[tensor.name] = tensor
+                self.external = self.external or self.weights.is_external(tensor)
                 continue
             found.append(self.define(local, self.constant(tensor)))
         for sparse in proto.sparse_initializer:

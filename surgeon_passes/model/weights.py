@@ -126,6 +126,20 @@ class Weights:
             found = self._aligned[key] = np.require(array, requirements=["C", "A"])
         return found
 
+    def write(self, tensor: TensorProto, into: TensorProto) -> None:
+        """``tensor`` with its values inside. Raises ModelError as :meth:`array` does."""
+        held, name = self.held(tensor), tensor.name
+        if isinstance(held, TensorProto):
+            into.CopyFrom(held)
+            into.name = name
+            return
+        data = self.raw(tensor).tobytes()
+        if into is not tensor:
+            into.CopyFrom(tensor)
+        into.raw_data = data
+        into.ClearField("data_location")
+        del into.external_data[:]
+
     def raw(self, tensor: TensorProto) -> Bytes:
         """Raw data, in the file's byte order. Raises ModelError as :meth:`array` does."""
         held = self.held(tensor)
@@ -133,9 +147,16 @@ class Weights:
             return np.frombuffer(held.raw_data, np.uint8)
         if held is not None:
             return np.ascontiguousarray(held).reshape(-1).view(np.uint8)
+        if tensor.data_type == TensorProto.STRING:
+            raise ModelError(f"tensor '{tensor.name}': strings cannot lie in external data")
         location = external_fields(tensor).get("location", "")
         offset = external_number(tensor, "offset", 0)
         needed = (math.prod(tensor.dims) * element_bits(tensor.data_type) + 7) // 8
+        length = external_number(tensor, "length", needed)
+        if length != needed:
+            raise ModelError(
+                f"tensor '{tensor.name}': dims {list(tensor.dims)} do not fit its {length} bytes of external data"
+            )
         path = self._path(tensor, location)
         data = self._file(location, path, tensor.name)
         if offset + needed > data.size:

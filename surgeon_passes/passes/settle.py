@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, REFUTED, UNDONE, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.passes.state import State
 from surgeon_passes.region import Verdict
 from surgeon_passes.rules.journal import Edit, connected, region_of
+
+Judged: TypeAlias = tuple[list[Edit], Verdict]
 
 
 def settle(state: State, edits: Sequence[Edit]) -> list[Edit]:
@@ -20,19 +23,33 @@ def settle(state: State, edits: Sequence[Edit]) -> list[Edit]:
     state.index.sync_bodies()
     groups = connected(edits)
     verdicts = _checked(state, groups)
+    standing, failed = _divided(state, list(zip(groups, verdicts, strict=True)))
     kept: list[Edit] = []
-    failed: list[tuple[list[Edit], Verdict]] = []
-    for group, verdict in zip(groups, verdicts, strict=True):
-        if _stands(state, verdict):
-            kept += group
-            for edit in group:
-                _accept(state, edit, verdict)
-        else:
-            failed.append((group, verdict))
+    for group, verdict in standing:
+        kept += group
+        for edit in group:
+            _accept(state, edit, verdict)
     if failed:
         kept += _bisect(state, failed)
     state.rewriter.journal.forget()
     return kept
+
+
+def _divided(state: State, judged: list[Judged]) -> tuple[list[Judged], list[Judged]]:
+    """Groups that stand, and those that do not: a value that a failed edit made may have been read by an edit far from it,
+    which is right only as long as the other is there."""
+    standing: list[Judged] = []
+    failed: list[Judged] = []
+    for one in judged:
+        (standing if _stands(state, one[1]) else failed).append(one)
+    fallen = failed
+    while fallen:
+        brought = set[Hashable]().union(*(edit.brought() for group, _ in fallen for edit in group))
+        fallen = [one for one in standing if any(edit.reads_of(brought) for edit in one[0])]
+        gone = set(map(id, fallen))
+        standing = [one for one in standing if id(one) not in gone]
+        failed = [*failed, *fallen]
+    return standing, failed
 
 
 def _checked(state: State, groups: Sequence[Sequence[Edit]]) -> list[Verdict]:
@@ -52,12 +69,13 @@ def _stands(state: State, verdict: Verdict) -> bool:
     return verdict.status == UNVERIFIED and state.verify.mode == "available"
 
 
-def _bisect(state: State, failed: list[tuple[list[Edit], Verdict]]) -> list[Edit]:
+def _bisect(state: State, failed: list[Judged]) -> list[Edit]:
     """Undo the failed groups, then do again what is sound by itself and as a whole."""
     assert state.check is not None
     for group, _ in reversed(failed):
         for edit in reversed(group):
             state.rewriter.journal.undo(edit)
+    state.evaluator.forget()
     state.index.sync_bodies()
     alone = [edit for group, _ in failed if len(group) > 1 for edit in group]
     singles = dict(zip(map(id, alone), _checked(state, [[e] for e in alone]), strict=True)) if alone else {}
@@ -95,6 +113,7 @@ def _redo(state: State, edits: list[tuple[Edit, Verdict]]) -> list[Edit]:
         if whole.status == REFUTED:  # each is sound alone; together they are not
             for edit, _ in reversed(done):
                 state.rewriter.journal.undo(edit)
+            state.evaluator.forget()
             for edit, _ in done:
                 _reject(state, edit, whole)
             return []

@@ -46,6 +46,10 @@ class Names(Sequence[str]):
     def __repr__(self) -> str:
         return repr(self.names)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, as ``dataclasses.asdict`` and pickle make them, is the tuple itself."""
+        return tuple, (self.names,)
+
 
 @dataclass(frozen=True, slots=True)
 class DataDependent:

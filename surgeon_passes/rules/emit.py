@@ -63,10 +63,6 @@ class Emitter:
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    @property
-    def root_names(self) -> set[str]:
-        return {name for name, node in self.match._nodes.items() if node is self.match.root}
-
     def result(self, name: str) -> gs.Tensor:
         """The tensor a line makes: the pattern's own, so that its consumers need not change, or a new one."""
         held = self.match._names.get(name)

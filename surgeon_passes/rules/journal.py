@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import onnx_graphsurgeon as gs
@@ -55,6 +55,21 @@ class Edit:
         found = {id(old) for old, now in self.pairs if old is not now}
         return found | {id(old) for _, _, old, _ in self.outputs}
 
+    def brought(self) -> set[Hashable]:
+        """What :meth:`reads_of` is asked about: nodes that came in, and places of nodes that hold another tensor now."""
+        moved = {(id(n), "in", i, id(now)) for n, i, _, now in self.inputs}
+        moved |= {(id(n), "out", i, id(now)) for n, i, _, now in self.outputs}
+        return {id(image.node) for image, _ in self.added} | moved
+
+    def reads_of(self, brought: Container[Hashable]) -> bool:
+        """Whether a value that the rule read comes from what edits have ``brought``."""
+        return any(
+            id(image.node) in brought
+            or any((id(image.node), "in", i, id(t)) in brought for i, t in enumerate(image.inputs))
+            or any((id(image.node), "out", i, id(t)) in brought for i, t in enumerate(image.outputs))
+            for image in self.cone
+        )
+
 
 class Journal:
     """Applies edits to an index and takes them back, last in first out."""
@@ -106,8 +121,8 @@ class Journal:
         del self.edits[place]  # it is among the last: many are undone in reverse order
 
     def can_redo(self, edit: Edit) -> bool:
-        """Whether everything the edit touches is as it was when it was made."""
-        for image in edit.removed:
+        """Whether everything the edit touches, and all that its rule read values of, is as it was when it was made."""
+        for image in (*edit.removed, *edit.cone):
             node = image.node
             if (
                 not self.index.is_live(node)

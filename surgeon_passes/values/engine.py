@@ -96,6 +96,12 @@ class Evaluator:
         self._ramps.forget()
         self._foldable.clear()
 
+    def forget(self) -> None:
+        """Forget every value: some may come from edits that have been undone."""
+        self._solver.forget_values()
+        self._ramps.forget(known=True)
+        self._foldable.clear()
+
     def tensor(self, name: str) -> gs.Tensor:
         """The tensor of that name, the main graph's where bodies use the name too."""
         if self._names is None or name not in self._names:

@@ -47,6 +47,7 @@ def model_types(
     _lighten(proto.graph)
     _name_inputs(index, proto.graph, names)
     _write_defaults(proto)
+    _hide_open_slices(proto)
     was = _unique_names(proto.graph)
     try:
         inferred = shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
@@ -75,6 +76,41 @@ def _write_defaults(proto: onnx.ModelProto) -> None:
         for node in todo.pop().node:
             write_default(node)
             todo.extend(bodies(node))
+
+
+def _hide_open_slices(proto: onnx.ModelProto) -> None:
+    """Hide from onnx the values of what is sliced from a start, or to an end, that is no constant of the same graph.
+
+    It propagates the value of the whole as that of the slice, and infers wrong ranks of what is reshaped by it. Abs has
+    the type of its operand, and no value is propagated through it.
+    """
+    todo: list[Any] = [proto.graph, *proto.functions]
+    while todo:
+        graph = todo.pop()
+        constant = {tensor.name for tensor in getattr(graph, "initializer", ())}
+        constant.update(n.output[0] for n in graph.node if n.op_type == "Constant" and not domain_of(n.domain))
+        nodes = list(graph.node)
+        for node in nodes:
+            todo.extend(bodies(node))
+        open_slices = [n for n in nodes if _is_slice(n) and not constant.issuperset(n.input[1:3])]
+        if not open_slices:
+            continue
+        hidden = set(map(id, open_slices))
+        kept = []
+        for number, node in enumerate(nodes):
+            copied = onnx.NodeProto()
+            copied.CopyFrom(node)
+            if id(node) in hidden:
+                copied.output[0] = f"{node.output[0]}~slice{number}"
+                kept += [copied, onnx.helper.make_node("Abs", copied.output, node.output)]
+            else:
+                kept.append(copied)
+        del graph.node[:]
+        graph.node.extend(kept)
+
+
+def _is_slice(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Slice" and not domain_of(node.domain) and len(node.input) > 2
 
 
 def write_default(node: onnx.NodeProto) -> None:

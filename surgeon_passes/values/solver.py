@@ -100,6 +100,10 @@ class Solver:
         """Drop values that are None; types keep what they are."""
         self._values = {key: held for key, held in self._values.items() if held[1] is not None}
 
+    def forget_values(self) -> None:
+        """Drop all values; types keep what they are."""
+        self._values.clear()
+
     def renew(self, nodes: Iterable[gs.Node], touched: Iterable[gs.Node]) -> list[gs.Node]:
         """Evaluate anew the nodes that were touched, and those that read what is no longer what it was; gives them.
 

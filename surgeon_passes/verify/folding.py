@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from surgeon_passes.index import GraphIndex, Scope
+from surgeon_passes.model.constants import array_of
+from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.model.export import node_proto, write_tensor
-from surgeon_passes.runtime import RuntimeFailure, Session
+from surgeon_passes.model.wire import PLAIN
+from surgeon_passes.runtime import RuntimeFailure, Session, external_stub
 
 Array = NDArray[Any]
 
@@ -44,9 +47,9 @@ def _compute(
     todo = [wanted]
     while todo:
         tensors = todo.pop()
-        model, names = _model(index, allowed, tensors, opsets)
+        model, names, external = _model(index, allowed, tensors, opsets)
         try:
-            values = Session(model).run({}, [names[id(t)] for t in tensors])
+            values = Session(model, external=external).run({}, [names[id(t)] for t in tensors])
         except RuntimeFailure:
             if len(tensors) > 1:
                 half = len(tensors) // 2
@@ -57,8 +60,8 @@ def _compute(
 
 def _model(
     index: GraphIndex, allowed: set[int], wanted: list[gs.Tensor], opsets: dict[str, int]
-) -> tuple[onnx.ModelProto, dict[int, str]]:
-    """The nodes behind ``wanted``, tensors renamed (bodies may repeat names)."""
+) -> tuple[onnx.ModelProto, dict[int, str], dict[str, Array]]:
+    """The nodes behind ``wanted``, tensors renamed (bodies may repeat names); and weights that lie in a file, by name."""
     nodes, constants = _behind(index, allowed, wanted)
     names: dict[int, str] = {}
     for node in nodes:
@@ -69,15 +72,21 @@ def _model(
     model.ir_version = index.graph.ir_version or helper.VERSION_TABLE[-1][1]
     model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
     model.graph.name = "fold"
+    external: dict[str, Array] = {}
     for constant in constants:
-        write_tensor(constant, names[id(constant)], model.graph.initializer.add())
+        name, elem_type = names[id(constant)], onnx_dtype(constant.dtype)
+        if getattr(constant._values, "is_reference", False) and elem_type in PLAIN:
+            external[name] = array_of(constant)
+            model.graph.initializer.append(external_stub(name, external[name].shape, elem_type))
+        else:
+            write_tensor(constant, name, model.graph.initializer.add())
     for number, node in enumerate(nodes):
         proto = node_proto(node, _named(node.inputs, names), _named(node.outputs, names), opset=opsets.get("", 0))
         proto.name = f"n{number}"
         model.graph.node.append(proto)
     for tensor in wanted:
         model.graph.output.add().name = names[id(tensor)]
-    return model, names
+    return model, names, external
 
 
 def _named(tensors: Sequence[gs.Tensor], names: dict[int, str]) -> list[gs.Variable]:

@@ -25,6 +25,9 @@ from onnx import (
     numpy_helper,
 )
 
+from surgeon_passes.errors import ModelError
+from surgeon_passes.model.elements import element_bits
+from surgeon_passes.model.files import with_inner_weights
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.order import captures, sorted_nodes
 from surgeon_passes.model.weights import Weights
@@ -207,7 +210,8 @@ class SegmentedSession:
             graph.sparse_initializer.append(self._sparse[name])
             return
         tensor = self._weights[name]
-        if tensor.data_type == TensorProto.STRING or math.prod(tensor.dims) * 8 <= _IN_PLACE_BYTES:
+        as_it_is = tensor.data_type == TensorProto.STRING or element_bits(tensor.data_type) < 8
+        if as_it_is or math.prod(tensor.dims) * 8 <= _IN_PLACE_BYTES:
             if tensor.data_location == TensorProto.EXTERNAL:
                 graph.initializer.append(numpy_helper.from_array(self._array(name), name))
             else:
@@ -308,6 +312,7 @@ def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str]
     Inputs and outputs of types that numpy lacks (bfloat16, float8) come and go as float32. Raises RuntimeFailure.
     """
     proto, weights = read_model(model)
+    proto = _readable(proto, weights)
     if node_count(proto.graph) > SEGMENTED_FROM or is_too_large(proto):
         return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     if any(_carrier(v.type) for v in proto.graph.input):
@@ -319,6 +324,14 @@ def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str]
     if session.opaque_outputs():
         return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     return session
+
+
+def _readable(proto: ModelProto, weights: Weights) -> ModelProto:
+    """``proto`` without references that ONNX Runtime would look for in the working folder."""
+    try:
+        return with_inner_weights(proto, weights)
+    except ModelError as error:
+        raise RuntimeFailure(str(error)) from error
 
 
 def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Sequence[str]) -> Session:

@@ -92,7 +92,8 @@ def candidates(
     local = reducible and all(map(is_local, (*before, *after)))
     inside = local and _is_static_inside(types)
     near: list[tuple[Shape, ...]] = []
-    if local or any(elements(shapes) > _MANY_ELEMENTS for shapes in least):
+    clamps = any(image.node.op == "Slice" for image in (*before, *after))  # few rows are within any bound
+    if local or (not clamps and any(elements(shapes) > _MANY_ELEMENTS for shapes in least)):
         few = list(_few_rows(types, known, said))
         near = [reduced(s, before, after) or s for s in few] if inside else few
         near = near if all(fills_channels(s, (*before, *after)) for s in near) else []
@@ -234,14 +235,17 @@ def _has_unknown(types: Sequence[TensorType]) -> bool:
 
 
 def _assignments(symbols: Sequence[str], more: int = 0) -> Iterator[dict[str, int]]:
-    """Distinct small sizes in both orders (``more`` larger first), then one for all (and 1 for the first, often a batch)."""
+    """Distinct small sizes in both orders (``more`` larger first), then one for all (and 1 for the first, often a batch).
+
+    The first are odd, the second even: windows that step over an axis end elsewhere.
+    """
     count = len(symbols)
     primes = [_PRIMES[i % len(_PRIMES)] + (i // len(_PRIMES)) for i in range(count)]
     if more:
         yield {s: p + more for s, p in zip(symbols, primes, strict=True)}
-        yield {s: p + 2 * more for s, p in zip(symbols, reversed(primes), strict=True)}
+        yield {s: p + 2 * more + 1 for s, p in zip(symbols, reversed(primes), strict=True)}
     yield dict(zip(symbols, primes, strict=True))
-    yield {s: 2 * p + 3 for s, p in zip(symbols, reversed(primes), strict=True)}
+    yield {s: 2 * p + 4 for s, p in zip(symbols, reversed(primes), strict=True)}
     for size in _EQUAL:
         yield dict.fromkeys(symbols, size)
         if size > 1:

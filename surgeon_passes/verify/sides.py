@@ -9,6 +9,7 @@ from typing import Any
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import node_label, subgraphs
+from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.keys import Keys
 from surgeon_passes.ops.traits import is_random
 from surgeon_passes.region import NodeImage, Region, TensorType, Types
@@ -77,13 +78,19 @@ def captured(node: gs.Node) -> list[gs.Tensor]:
 
 
 def loop_counts(sides: Sides) -> set[int]:
-    """Ids of the constants that are trip counts and nothing else, where the region is loops alone."""
+    """Ids of the constants that are trip counts and nothing else, where the region is loops alone that turn equally often.
+
+    Counts that differ stay what they are: cut to one length, they would look the same.
+    """
     loops = list(sides.images())
     if not sides.has_bodies or any(image.node.op != "Loop" or image.node.domain for image in loops):
         return set()
-    counts = {id(i.inputs[0]) for i in loops if i.inputs and isinstance(i.inputs[0], gs.Constant)}
+    counts = {id(t): t for i in loops for t in i.inputs[:1]}
+    turns = {tuple(array_of(c).flat) if isinstance(c, gs.Constant) else None for c in counts.values()}
+    if len(turns) != 1 or None in turns or not all(i.inputs for i in loops):
+        return set()
     read = {id(t) for i in loops for t in (*i.inputs[1:], *captured(i.node))}
-    return counts - read - {id(t) for pair in sides.region.outputs for t in pair}
+    return counts.keys() - read - {id(t) for pair in sides.region.outputs for t in pair}
 
 
 def sides_of(region: Region, types: Types) -> Sides:

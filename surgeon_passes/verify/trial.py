@@ -33,8 +33,8 @@ _MOVES = frozenset(
     {"Transpose", "Identity", "Concat", "Flatten", "MatMul", "Gemm", "Conv", "ReduceSum", "ReduceMax", "ReduceMin"}
 )
 
-_TURNS, _FEW_TURNS = 64, 4
-"""How often loops turn at most in the first run of a region on made-up inputs, and in the others."""
+_FEW_TURNS = 4
+"""How often loops turn at most on made-up inputs, once a region has been compared with all its turns."""
 _MAX_ELEMENTS = 1 << 28
 """Of made-up inputs of one region: a gigabyte of float32."""
 
@@ -113,7 +113,7 @@ class Trial:
 
     def _trips(self, kind: str) -> dict[str, Array]:
         """Trip counts of loops. One turn is the same function of its number and the state as any other."""
-        most = None if kind == "data" else _FEW_TURNS if self.compared else _TURNS
+        most = None if kind == "data" or not self.compared else _FEW_TURNS
         return {n: x if most is None else np.asarray(np.minimum(x, most), x.dtype) for n, x in self.piece.trips.items()}
 
     def index_names(self) -> list[str]:

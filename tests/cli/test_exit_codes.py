@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from surgeon_passes import demo
 from surgeon_passes.cli import main, parse_shapes
+from surgeon_passes.cli.common import guarded
+from surgeon_passes.model.files import _replace
 from tests.cli.conftest import Run, assert_refused, files, write
 
 DYNAMIC = """
@@ -277,3 +280,24 @@ def test_2_where_the_report_would_overwrite_a_model(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["optimize", str(place), *arguments])
         assert done.exit_code == 2 and "give the report a file of its own" in done.output
     assert place.read_bytes() == held and not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_unwinds(tmp_path: Path, number: signal.Signals) -> None:
+    def saves() -> int:
+        def write(stream: Path) -> None:
+            stream.write_bytes(b"half")
+            os.kill(os.getpid(), number)
+
+        _replace((tmp_path / "out.onnx", write))
+        return 0
+
+    held = signal.getsignal(number)
+    signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            guarded(saves, debug=False)
+        assert (ended.value.code, list(tmp_path.iterdir())) == (128 + number, [])
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, held)

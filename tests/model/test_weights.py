@@ -218,3 +218,27 @@ def test_a_result_does_not_follow_changes_of_what_was_given() -> None:
     for tensor in proto.graph.initializer:
         tensor.raw_data = bytes(len(tensor.raw_data))
     same(run(result.proto, x=x), run(large(), x=x))
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_rename_that_fails_leaves_both_files_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    path = tmp_path / "m.onnx"
+    if there:
+        write_proto(large(), path, external=True)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    real = os.replace
+
+    def fails(source: Path, target: Path) -> None:
+        if target == path:
+            raise PermissionError(1, "Operation not permitted")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(ModelError, match=r"m.onnx: cannot be written \(Operation not permitted\)"):
+        write_proto(model(TEXT, s=floats(1, 160), w=floats(160, 160)), path, external=True)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    write_proto(large(), path, external=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]

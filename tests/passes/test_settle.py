@@ -73,6 +73,23 @@ def test_what_builds_on_a_refuted_rewrite_is_tried_again() -> None:
     assert operators(result.proto) == ["Abs"]
 
 
+def test_a_value_that_a_refuted_rewrite_made_is_not_built_on() -> None:
+    """The pair of products is merged where k is read as a constant, nodes away from what made it one."""
+
+    def constant(match: Match) -> Replacement:
+        return Replacement(V=np.array([6], np.int64))
+
+    def product(match: Match) -> Replacement:
+        return Replacement(K=match.k * 2)
+
+    wrong = make("y = Neg(n)", "y = Identity(V)", constant, name="wrong", exactness="exact")
+    scale = make("y = Mul(Add(x, x), k: const)", "y = Mul(x, K)", product, name="scale")
+    text = "g (float[1] x, int64[1] n) => (float[1] y) { a = Neg(n) k = Cast<to=1>(a) s = Add(x, x) y = Mul(s, k) }"
+    result = run_rules(text, wrong, scale)
+    assert [d.rule for d in result.undone] == ["wrong"] and not result.applied
+    assert operators(result.proto) == ["Neg", "Cast", "Add", "Mul"]
+
+
 def test_innocents_of_a_group_are_done_again() -> None:
     text = "g (float[3] x) => (float[3] y) { a = Abs(x) b = Relu(a) c = Identity(b) y = Sigmoid(c) }"
     result = run_rules(text, WRONG, SOUND, DROP)

@@ -50,3 +50,33 @@ def test_types_of_tensors_with_one_name_in_several_scopes() -> None:
     types = model_types(index)
     shapes = [types[id(t)].shape for t in index.tensors() if t.name == "a"]
     assert sorted(map(str, shapes)) == sorted(map(str, [(3, 2), (1, 6), (2,)]))
+
+
+SLICED = """
+g (float[N,3,4] x, int64[1] start, bool c) => (int64[1] rank, float[N,3,4] o) <int64[1] end = {2}, int64[1] rest = {-1}> {
+    s = Shape(x) h = Slice(s, start, end) t = Concat<axis=0>(h, rest) y = Reshape(x, t) sy = Shape(y) rank = Shape(sy)
+    o = If(c) <then_branch = a () => (float[N,3,4] p) { p = Neg(x) }, else_branch = b () => (float[N,3,4] q) { q = Abs(x) }>
+}"""
+
+
+def test_a_slice_from_a_start_that_only_the_run_tells_is_not_taken_for_the_whole() -> None:
+    """onnx propagates all three sizes as those of the slice: y would be known to be of rank 3."""
+    original = model(SLICED, opset=17)
+    result = sp.optimize(original, verify="off").proto
+    for start, rank in ((0, 3), (1, 2), (2, 1)):
+        feeds = {"x": floats(2, 3, 4), "start": np.array([start]), "c": np.array(True)}
+        assert run(original, **feeds)["rank"] == [rank] == run(result, **feeds)["rank"]
+
+
+def test_a_slice_in_a_body_may_begin_where_a_captured_constant_says() -> None:
+    """Its rank was inferred wrongly, and contradicted the shape functions: an error that a sound model does not deserve."""
+    text = """g (float[N,3,4] x, bool c) => (float[A,B] o) <int64[1] start = {1}> {
+        o = If(c) <then_branch = a () => (float[A,B] y) <int64[1] end = {2}, int64[1] rest = {-1}> {
+            s = Shape(x) h = Slice(s, start, end) t = Concat<axis=0>(h, rest) y = Reshape(x, t)
+        }, else_branch = b () => (float[A,B] z) { z = Flatten(x) }>
+    }"""
+    original = model(text, opset=17)
+    result = sp.optimize(original, verify="off").proto
+    feeds = {"x": floats(2, 3, 4), "c": np.array(True)}
+    assert run(result, **feeds)["o"].shape == (3, 8)
+    same(run(original, **feeds), run(result, **feeds))

@@ -447,3 +447,22 @@ def test_verdicts_are_deterministic_and_do_not_depend_on_the_batch() -> None:
     whole = check(regions, IMAGE, graph_of())
     assert check(regions, IMAGE, graph_of(), batch=1) == whole
     assert check(list(reversed(regions)), IMAGE, graph_of(), batch=4) == whole[::-1]
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_open_sizes_are_odd_once_and_even_once() -> None:
+    """With kernel 3 and stride 2, SAME_UPPER pads (1, 1) at odd sizes and (0, 1) at even ones."""
+    weight = {"w": np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)}
+    same = 'y = Conv<auto_pad: string = "SAME_UPPER", strides: ints = [2, 2]>(x, w)'
+    for pads in ("1, 1, 1, 1", "0, 0, 1, 1"):
+        one = region(same, f"y2 = Conv<pads: ints = [{pads}], strides: ints = [2, 2]>(x, w)", constants=weight)
+        assert verdict(one, typed(x=(FLOAT, [Sym("N"), 8, Sym("H"), Sym("W")]))).status == "refuted"
+        assert verdict(one, typed(x=(FLOAT, [1, 8, Sym("H"), Sym("W")]))).status == "refuted"
+
+
+def test_few_rows_hide_no_slice_of_them() -> None:
+    held = {"s": np.int64([0]), "e": np.int64([4]), "E": np.int64([5]), "a": np.int64([0])}
+    one = region("y = Slice(x, s, e, a)", "y2 = Slice(x, s, E, a)", constants=held)
+    assert verdict(one, typed(x=(FLOAT, [Sym("N"), 3, 224, 224]))).status == "refuted"

@@ -104,9 +104,9 @@ class Ramps:
             self._known[id(current)] = (current, self._find(current))
         return self._known[id(tensor)][1]
 
-    def forget(self) -> None:
-        """Forget every answer that is unknown: more may be known by now."""
-        self._known = {key: held for key, held in self._known.items() if held[1] is not None}
+    def forget(self, known: bool = False) -> None:
+        """Forget every answer that is unknown: more may be known by now; with ``known`` the others, too."""
+        self._known = {key: held for key, held in self._known.items() if held[1] is not None and not known}
 
     def _sources(self, tensor: gs.Tensor) -> list[gs.Tensor]:
         node = self.index.producer(tensor)
