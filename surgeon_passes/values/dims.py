@@ -12,7 +12,7 @@ from functools import lru_cache, reduce
 from typing import cast
 
 from surgeon_passes.region import TensorType
-from surgeon_passes.values import symbols
+from surgeon_passes.values import division, order
 from surgeon_passes.values.symbols import INT64_MAX, INT64_MIN, Poly, TooComplex, as_poly
 
 _FEW = 64
@@ -69,7 +69,7 @@ def neg(a: Dim) -> Dim:
 
 def floor_div(a: Dim, b: Dim) -> Dim:
     """Rounds toward minus infinity."""
-    return _binary(a, b, operator.floordiv, symbols.floor_div)
+    return _binary(a, b, operator.floordiv, division.floor_div)
 
 
 def ceil_div(a: Dim, b: Dim) -> Dim:
@@ -79,7 +79,7 @@ def ceil_div(a: Dim, b: Dim) -> Dim:
 
 def floor_mod(a: Dim, b: Dim) -> Dim:
     """The sign of ``b``: ONNX Mod with fmod = 0."""
-    return _binary(a, b, operator.mod, symbols.modulo)
+    return _binary(a, b, operator.mod, division.modulo)
 
 
 def _trunc_ints(a: int, b: int) -> int:
@@ -116,11 +116,11 @@ def trunc_mod(a: Dim, b: Dim) -> Dim:
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
-    return _binary(a, b, min, symbols.minimum)
+    return _binary(a, b, min, order.minimum)
 
 
 def maximum(a: Dim, b: Dim) -> Dim:
-    return _binary(a, b, max, symbols.maximum)
+    return _binary(a, b, max, order.maximum)
 
 
 def absolute(a: Dim) -> Dim:
@@ -150,7 +150,7 @@ def equal(a: Dim, b: Dim) -> bool | None:
     if a is b:
         return True
     try:
-        return symbols.is_equal(as_poly(a), as_poly(b))
+        return division.is_equal(as_poly(a), as_poly(b))
     except TooComplex:
         return None
 
@@ -168,7 +168,7 @@ def less_equal(a: Dim, b: Dim) -> bool | None:
     if isinstance(a, int) and isinstance(b, int):
         return a <= b
     try:
-        return symbols.is_nonnegative(as_poly(b) - as_poly(a))
+        return order.is_nonnegative(as_poly(b) - as_poly(a))
     except TooComplex:
         return None
 
