@@ -11,10 +11,10 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.decisions import APPLIED, Decision
 from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.ops.schema import domain_of
-from surgeon_passes.passes.misses import near_misses
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.rules import flat
 from surgeon_passes.rules.match import Context
+from surgeon_passes.rules.misses import near_misses
 from surgeon_passes.rules.pattern import Flat
 from surgeon_passes.rules.rule import Rule
 

@@ -19,12 +19,12 @@ from surgeon_passes.model.files import with_weights
 from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
-from surgeon_passes.passes.misses import near_misses
 from surgeon_passes.passes.prepare import Draft
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import count
 from surgeon_passes.result import Result
+from surgeon_passes.rules.misses import near_misses
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.selection import Only
 from surgeon_passes.values.dims import never_equal

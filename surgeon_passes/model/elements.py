@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -48,3 +49,8 @@ def element_bits(elem_type: int) -> int:
     if elem_type in _PACKED:
         return 2 if TensorProto.DataType.Name(elem_type).endswith("INT2") else 4
     return numpy_dtype(elem_type).itemsize * 8
+
+
+def raw_bytes(tensor: TensorProto) -> int:
+    """Bytes of raw data that a tensor's dims and element type ask for. Raises ModelError for no element type."""
+    return (math.prod(tensor.dims) * element_bits(tensor.data_type) + 7) // 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +14,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto
 
 from surgeon_passes.errors import ModelError
-from surgeon_passes.model.elements import element_bits
+from surgeon_passes.model.elements import element_bits, raw_bytes
 from surgeon_passes.model.nested import every_node, graphs_in
 from surgeon_passes.model.weights import Weights, external_number
 from surgeon_passes.model.wire import pieces, point, with_references
@@ -90,11 +89,9 @@ def check_proto(proto: onnx.ModelProto, name: str, weights: Weights | None = Non
 def _check_tensor(tensor: TensorProto, name: str, weights: Weights | None) -> None:
     """Raise ModelError where a tensor's dims and its bytes do not fit together."""
     label = f"{name}: tensor '{tensor.name}'"
-    count = 1
     for dim in tensor.dims:
         if dim < 0:
             raise ModelError(f"{label} has a dim of {dim}")
-        count *= dim
     if tensor.data_type == TensorProto.STRING:
         return
     if tensor.data_location == TensorProto.EXTERNAL:
@@ -105,7 +102,7 @@ def _check_tensor(tensor: TensorProto, name: str, weights: Weights | None) -> No
         length = len(tensor.raw_data)
     else:
         return
-    if (count * element_bits(tensor.data_type) + 7) // 8 != length:
+    if raw_bytes(tensor) != length:
         raise ModelError(f"{label}: dims {list(tensor.dims)} do not fit its {length} bytes")
 
 
@@ -246,7 +243,7 @@ def _blaming(target: Path) -> Iterator[None]:
 def _write_inline(proto: onnx.ModelProto, path: Path, weights: Weights) -> None:
     """One file; initializers of the main graph are copied into it from where they lie."""
     outside = {k: t for k, t in enumerate(proto.graph.initializer) if t.data_location == TensorProto.EXTERNAL}
-    lengths = {place: reference_length(tensor) for place, tensor in outside.items()}
+    lengths = {place: raw_bytes(tensor) for place, tensor in outside.items()}
     with path.open("wb") as stream:
         for piece in pieces(proto, lengths, lambda place: weights.raw(outside[place])):
             stream.write(piece)
@@ -267,12 +264,7 @@ def _write_external(proto: onnx.ModelProto, path: Path, location: str, weights: 
 
 def _worth_moving(tensor: TensorProto) -> bool:
     outside = tensor.data_location == TensorProto.EXTERNAL
-    return (reference_length(tensor) if outside else len(tensor.raw_data)) >= 1024
-
-
-def reference_length(tensor: TensorProto) -> int:
-    """Bytes that a tensor without bytes of its own refers to."""
-    return (math.prod(tensor.dims) * element_bits(tensor.data_type) + 7) // 8
+    return (raw_bytes(tensor) if outside else len(tensor.raw_data)) >= 1024
 
 
 def _inline(tensor: TensorProto, weights: Weights) -> None:
@@ -332,7 +324,7 @@ def weight_bytes(proto: onnx.ModelProto) -> int:
     total = 0
     for tensor in all_tensors(proto):
         inside = tensor.data_location != TensorProto.EXTERNAL and not tensor.HasField("raw_data")
-        total += tensor.ByteSize() if inside else reference_length(tensor)
+        total += tensor.ByteSize() if inside else raw_bytes(tensor)
     return total
 
 

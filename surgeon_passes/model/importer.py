@@ -7,7 +7,7 @@ kind of graph; :class:`Extras` holds the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import onnx
@@ -19,6 +19,7 @@ from surgeon_passes.errors import ModelError
 from surgeon_passes.model.constants import SparseTensorValues, TensorValues
 from surgeon_passes.model.elements import numpy_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
+from surgeon_passes.model.fields import copy_fields
 from surgeon_passes.model.objects import make_constant, make_node, make_variable
 from surgeon_passes.model.order import sorted_nodes
 from surgeon_passes.model.weights import Weights
@@ -51,7 +52,7 @@ class _Importer:
         self.functions: list[gs.Function] = []
 
     def run(self) -> Model:
-        _copy_fields(self.proto, self.extras.shell, without=("graph", "functions"))
+        copy_fields(self.proto, self.extras.shell, _but("graph", "functions"))
         for function in self.proto.functions:
             self.functions.append(self.function(function))
         graph = self.graph(self.proto.graph, [], self.proto.opset_import, main=True)
@@ -65,10 +66,10 @@ class _Importer:
 
     def graph(self, proto: onnx.GraphProto, outer: list[Names], opsets: Any, main: bool = False) -> gs.Graph:
         extras = GraphExtras(onnx.GraphProto())
-        _copy_fields(
+        copy_fields(
             proto,
             extras.shell,
-            without=("node", "initializer", "sparse_initializer", "input", "output", "value_info"),
+            _but("node", "initializer", "sparse_initializer", "input", "output", "value_info"),
         )
         local: Names = {}
         overridable = self.overridable(proto, main)
@@ -173,7 +174,7 @@ class _Importer:
         )
         if any(getattr(proto, name) for name in _KEPT):
             kept = onnx.NodeProto()
-            _copy_fields(proto, kept, without=_READ)
+            copy_fields(proto, kept, _but(*_READ))
             self.extras.nodes[id(node)] = kept
         return node
 
@@ -206,9 +207,7 @@ class _Importer:
 
     def function(self, proto: onnx.FunctionProto) -> gs.Function:
         extras = GraphExtras(onnx.FunctionProto())
-        _copy_fields(
-            proto, extras.shell, without=("node", "input", "output", "attribute", "attribute_proto", "value_info")
-        )
+        copy_fields(proto, extras.shell, _but("node", "input", "output", "attribute", "attribute_proto", "value_info"))
         local: Names = {}
         inputs = [self.define(local, gs.Variable(name)) for name in proto.input]
         nodes = self.nodes(proto.node, local, [], proto.opset_import, proto.name)
@@ -282,13 +281,6 @@ _KEPT = [field.name for field in onnx.NodeProto.DESCRIPTOR.fields if field.name 
 """fields of a node that gs has no place for"""
 
 
-def _copy_fields(source: Any, target: Any, without: Iterable[str]) -> None:
-    skip = frozenset(without)
-    for descriptor, value in source.ListFields():
-        if descriptor.name in skip:
-            continue
-        held = getattr(target, descriptor.name)
-        if hasattr(held, "MergeFrom"):
-            held.MergeFrom(value)
-        else:
-            setattr(target, descriptor.name, value)
+def _but(*names: str) -> Callable[[Any], bool]:
+    """All fields but those."""
+    return lambda field: field.name not in names

@@ -32,36 +32,24 @@ def _linked(owner: Any, field: str, elements: Iterable[Any] = ()) -> Any:
     return made
 
 
+def _tensor(made: Any, **fields: Any) -> Any:
+    """``made``, a tensor that is nothing yet, with lists that are empty."""
+    vars(made).update(inputs=_linked(made, "outputs"), outputs=_linked(made, "inputs"), **fields)
+    return made
+
+
 def make_variable(name: str) -> gs.Variable:
     """As ``gs.Variable(name)``."""
     if not (_VARIABLE and _LIST):
         return gs.Variable(name)
-    made = gs.Variable.__new__(gs.Variable)
-    vars(made).update(
-        name=name,
-        inputs=_linked(made, "outputs"),
-        outputs=_linked(made, "inputs"),
-        dtype=None,
-        shape=None,
-        type="tensor_type",
-    )
-    return made
+    return _tensor(gs.Variable.__new__(gs.Variable), name=name, dtype=None, shape=None, type="tensor_type")
 
 
 def make_constant(name: str, values: LazyValues) -> gs.Constant:
     """As ``gs.Constant(name, values)``."""
     if not (_CONSTANT and _LIST):
         return gs.Constant(name, values)
-    made = gs.Constant.__new__(gs.Constant)
-    vars(made).update(
-        name=name,
-        inputs=_linked(made, "outputs"),
-        outputs=_linked(made, "inputs"),
-        _values=values,
-        data_location=None,
-        _export_dtype=None,
-    )
-    return made
+    return _tensor(gs.Constant.__new__(gs.Constant), name=name, _values=values, data_location=None, _export_dtype=None)
 
 
 def make_node(

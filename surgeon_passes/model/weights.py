@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from surgeon_passes.errors import ModelError
-from surgeon_passes.model.elements import element_bits, numpy_dtype, onnx_dtype
+from surgeon_passes.model.elements import element_bits, numpy_dtype, onnx_dtype, raw_bytes
 from surgeon_passes.model.wire import LARGE, PLAIN, point
 
 Array = NDArray[Any]
@@ -151,7 +151,7 @@ class Weights:
             raise ModelError(f"tensor '{tensor.name}': strings cannot lie in external data")
         location = external_fields(tensor).get("location", "")
         offset = external_number(tensor, "offset", 0)
-        needed = (math.prod(tensor.dims) * element_bits(tensor.data_type) + 7) // 8
+        needed = raw_bytes(tensor)
         length = external_number(tensor, "length", needed)
         if length != needed:
             raise ModelError(

@@ -10,6 +10,8 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto
 
+from surgeon_passes.model.fields import copy_fields
+
 Buffer = Any
 """bytes, a memoryview or a mapping: indexing gives ints, slicing something like bytes"""
 
@@ -170,15 +172,8 @@ def _graph_pieces(graph: onnx.GraphProto, lengths: Mapping[int, int]) -> Iterato
     yield _part(graph, lambda number: number > _GRAPH_INITIALIZER)
 
 
-def _part(message: Any, wanted: Any) -> bytes:
+def _part(message: Any, wanted: Callable[[int], bool]) -> bytes:
     """The serialised fields of those numbers."""
     found = type(message)()
-    for descriptor, value in message.ListFields():
-        if not wanted(descriptor.number):
-            continue
-        held = getattr(found, descriptor.name)
-        if hasattr(held, "MergeFrom"):
-            held.MergeFrom(value)
-        else:
-            setattr(found, descriptor.name, value)
+    copy_fields(message, found, lambda field: wanted(field.number))
     return bytes(found.SerializeToString(deterministic=True))

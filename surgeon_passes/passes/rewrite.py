@@ -14,13 +14,13 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.errors import RuleError, UsageError, did_you_mean
 from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import Pass
-from surgeon_passes.passes.misses import declined
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match, Operand, Options
 from surgeon_passes.rules.matcher import Matcher
+from surgeon_passes.rules.misses import declined
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
 from surgeon_passes.rules.table import RuleTable, table_of

@@ -18,7 +18,7 @@ from surgeon_passes.rules.pattern import (
     TemplateUse,
     Value,
 )
-from surgeon_passes.rules.roots import RootOperands, definitions_of
+from surgeon_passes.rules.roots import RootOperands
 from surgeon_passes.rules.screen import NodeScreen, screen_of
 
 
@@ -29,7 +29,7 @@ class PatternFacts:
 
     def __init__(self, pattern: Pattern) -> None:
         self.roots = _root_operators(pattern)
-        self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs}
+        self.made_by = {name.name: d for d in pattern.definitions for name in d.outputs if name.name}
         self.uses = _uses(pattern)
         self.unbound = dict.fromkeys(_bound_names(pattern))
         root = pattern.root.value
@@ -40,12 +40,12 @@ class PatternFacts:
     @cached_property
     def root_operands(self) -> RootOperands:
         """What the operands of the root may be."""
-        return RootOperands(self._pattern, definitions_of(self._pattern))
+        return RootOperands(self._pattern, self.made_by)
 
     @cached_property
     def screen(self) -> NodeScreen:
         """Whether the pattern may fit with its root at a node."""
-        return screen_of(self._pattern)
+        return screen_of(self._pattern, self.made_by)
 
 
 def _single_calls(pattern: Pattern) -> tuple[Call, ...]:

@@ -149,6 +149,11 @@ def selectivity(value: Value) -> int:
 Order: TypeAlias = tuple[tuple[Value, ...], tuple[gs.Tensor | None, ...], tuple[NameRef, tuple[gs.Tensor, ...]] | None]
 
 
+def is_permuted(view: NodeView, number: int) -> bool:
+    """Whether the operands of a node are tried in every order where ``number`` are wanted."""
+    return 1 < number <= MAX_PERMUTED and view.op in COMMUTATIVE and view.domain == ""
+
+
 def orders(call: Call, view: NodeView) -> list[Order]:
     """Each way to lay the call's arguments on the node's operands."""
     args, operands = call.args, view.inputs
@@ -162,7 +167,7 @@ def orders(call: Call, view: NodeView) -> list[Order]:
     if len(operands) > len(args):
         return []
     padded = operands + (None,) * (len(args) - len(operands))
-    if view.op in COMMUTATIVE and view.domain == "" and tail is None and 1 < len(args) <= MAX_PERMUTED:
+    if tail is None and is_permuted(view, len(args)):
         return [(args, order, None) for order in _permuted(padded)]
     return [(args, padded, tail)]
 

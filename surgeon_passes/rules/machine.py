@@ -104,14 +104,8 @@ class Machine:
 
         Nothing is left to choose but the order of operands.
         """
-        if isinstance(definition.value, Call):
-            if not self.results(definition, node):
-                return
-        elif not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
+        if not self.begin(definition, node):
             return
-        for output in definition.outputs:
-            if output.name:
-                self.put(self.state.nodes, output.name, node)
         for call in calls:
             first = len(self.trail)
             for args, operands, tail in self.ways(call, node):
@@ -247,18 +241,25 @@ class Machine:
 
     def define(self, definition: Definition, node: gs.Node) -> Options:
         value = definition.value
-        if isinstance(value, (Call, Flat)):
-            if not self.results(definition, node):
-                return []
-            for output in definition.outputs:
-                if output.name:
-                    self.put(self.state.nodes, output.name, node)
-            is_root = definition is self.matcher.pattern.root
-            return self.call(value, node) if isinstance(value, Call) else self.flat(value, node, is_root)
-        if not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
+        if not self.begin(definition, node):
             return []
-        self.put(self.state.nodes, definition.outputs[0].name, node)
+        if isinstance(value, Call):
+            return self.call(value, node)
+        if isinstance(value, Flat):
+            return self.flat(value, node, definition is self.matcher.pattern.root)
         return [((Seek(value, node.outputs[0]),), None)]
+
+    def begin(self, definition: Definition, node: gs.Node) -> bool:
+        """Bind the names of a definition's results, and the node to them."""
+        if isinstance(definition.value, (Call, Flat)):
+            if not self.results(definition, node):
+                return False
+        elif not self.bind(definition.outputs[0].name, node.outputs[0], definition.span):
+            return False
+        for output in definition.outputs:
+            if output.name:
+                self.put(self.state.nodes, output.name, node)
+        return True
 
     def results(self, definition: Definition, node: gs.Node) -> bool:
         named = definition.outputs

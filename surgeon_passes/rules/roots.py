@@ -9,10 +9,9 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.ops.schema import domain_of
-from surgeon_passes.ops.traits import COMMUTATIVE
 from surgeon_passes.ops.view import NodeView
 from surgeon_passes.rules import flat
-from surgeon_passes.rules.goals import MAX_PERMUTED, is_rest
+from surgeon_passes.rules.goals import is_permuted, is_rest
 from surgeon_passes.rules.pattern import (
     Alternatives,
     Call,
@@ -62,10 +61,10 @@ class RootOperands:
             for call in calls
         ]
 
-    def fit(self, op: str, kinds: Sequence[str]) -> bool:
-        """Whether a root ``op`` with such operands can match; always for a pattern whose root may be no call."""
+    def fit(self, root: NodeView, kinds: Sequence[str]) -> bool:
+        """Whether a root with such operands can match; always for a pattern whose root may be no call."""
         return self._is_open or any(
-            op in names and _fit(op, kinds, accepted, has_rest) for names, accepted, has_rest in self._calls
+            root.op in names and _fit(root, kinds, accepted, has_rest) for names, accepted, has_rest in self._calls
         )
 
     def _kinds(self, value: Value | TemplateUse) -> _Kinds:
@@ -91,13 +90,13 @@ class RootOperands:
         return _Kinds(frozenset(held | missing), True)
 
 
-def _fit(op: str, kinds: Sequence[str], accepted: Sequence[_Kinds], has_rest: bool) -> bool:
+def _fit(root: NodeView, kinds: Sequence[str], accepted: Sequence[_Kinds], has_rest: bool) -> bool:
     if len(kinds) < len(accepted) if has_rest else len(kinds) > len(accepted):
         return False
     given = (*kinds, *[MISSING] * (len(accepted) - len(kinds)))
-    if has_rest or op not in COMMUTATIVE:
+    if has_rest or not is_permuted(root, len(accepted)):
         return _each(given, accepted)
-    return len(given) > MAX_PERMUTED or any(_each(order, accepted) for order in permutations(given))
+    return any(_each(order, accepted) for order in permutations(given))
 
 
 def _each(kinds: Iterable[str], accepted: Iterable[_Kinds]) -> bool:
@@ -113,8 +112,3 @@ class _Kinds:
 
     def __contains__(self, kind: str) -> bool:
         return kind in self.named or (self.is_made and kind not in (MISSING, INPUT, CONSTANT))
-
-
-def definitions_of(pattern: Pattern) -> dict[str, Definition]:
-    """The definition of each result that has a name."""
-    return {name.name: d for d in pattern.definitions for name in d.outputs if name.name}

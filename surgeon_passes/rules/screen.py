@@ -7,7 +7,7 @@ out what the matcher would match. (:mod:`surgeon_passes.rules.roots` asks before
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import TypeAlias
 
@@ -15,15 +15,15 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.ops.schema import domain_of
-from surgeon_passes.ops.traits import COMMUTATIVE
 from surgeon_passes.ops.view import CallerAttribute, NodeView
 from surgeon_passes.rules import flat
-from surgeon_passes.rules.goals import MAX_PERMUTED, is_rest
+from surgeon_passes.rules.goals import is_permuted, is_rest
 from surgeon_passes.rules.literals import equals
 from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.pattern import (
     Alternatives,
     Call,
+    Definition,
     Flat,
     Literal,
     NameRef,
@@ -32,22 +32,21 @@ from surgeon_passes.rules.pattern import (
     TemplateUse,
     Value,
 )
-from surgeon_passes.rules.roots import definitions_of
 
 NodeScreen: TypeAlias = Callable[[gs.Node, Context], bool]
 OperandsScreen: TypeAlias = Callable[[NodeView, Context], bool]
 OperandScreen: TypeAlias = Callable[["gs.Tensor | None", Context], bool]
 
 
-def screen_of(pattern: Pattern) -> NodeScreen:
-    """Whether the pattern may fit with its root at a node."""
-    return _Compiler(pattern).root()
+def screen_of(pattern: Pattern, definitions: Mapping[str, Definition]) -> NodeScreen:
+    """Whether the pattern may fit with its root at a node. ``definitions`` are the pattern's, by name of a result."""
+    return _Compiler(pattern, definitions).root()
 
 
 class _Compiler:
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, definitions: Mapping[str, Definition]) -> None:
         self.pattern = pattern
-        self.definitions = definitions_of(pattern)
+        self.definitions = definitions
         self.screens: dict[str, OperandScreen | None] = {}
 
     def root(self) -> NodeScreen:
@@ -113,16 +112,13 @@ class _Compiler:
         screens = [self.operand(arg) for arg in (args[:-1] if has_rest else args)]
         number = len(screens)
         in_place = _in_place(screens)
-        commutes = not has_rest and 1 < number <= MAX_PERMUTED
-        in_any_order = _in_any_order(screens) if commutes else in_place
+        in_any_order = in_place if has_rest else _in_any_order(screens)
 
         def fits(view: NodeView, context: Context) -> bool:
             found = len(view.inputs)
             if found < number if has_rest else found > number:
                 return False
-            if commutes and view.op in COMMUTATIVE and view.domain == "":
-                return in_any_order(view, context)
-            return in_place(view, context)
+            return (in_any_order if is_permuted(view, number) else in_place)(view, context)
 
         return fits
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.roots import operand_kinds
 from surgeon_passes.rules.rule import Rule
@@ -29,18 +30,22 @@ class RuleTable:
             for op in rule.pattern.facts.roots:
                 self._by_root.setdefault(op, []).append(rule)
 
-    def candidates(self, node: gs.Node, index: GraphIndex) -> tuple[Rule, ...]:
-        """The rules that may match with their root at ``node``."""
-        view = index.view(node)
-        rules = self._by_root.get(OpId(view.domain, view.op))
-        if rules is None:
-            return ()
+    def at(self, node: gs.Node, index: GraphIndex) -> list[Rule]:
+        """The rules whose root may be the operator of ``node``, at its opset."""
         opset = index.scope(node).opset("")
+        rules = self._by_root.get(OpId(domain_of(node.domain), node.op), ())
+        return [rule for rule in rules if rule.is_for(opset)]
+
+    def candidates(self, node: gs.Node, index: GraphIndex) -> tuple[Rule, ...]:
+        """Those of them that may match with such operands."""
+        view = index.view(node)
+        if OpId(view.domain, view.op) not in self._by_root:
+            return ()
         kinds = operand_kinds(view, index)
-        look = (view.op, view.domain, opset, kinds)
+        look = (view.op, view.domain, index.scope(node).opset(""), kinds)
         found = self._by_look.get(look)
         if found is None:
-            found = tuple([r for r in rules if r.is_for(opset) and r.pattern.facts.root_operands.fit(view.op, kinds)])
+            found = tuple([r for r in self.at(node, index) if r.pattern.facts.root_operands.fit(view, kinds)])
             if len(self._by_look) >= MAX_LOOKS:
                 self._by_look.clear()
             self._by_look[look] = found

@@ -57,7 +57,7 @@ class Ground:
     def may_match(self, matcher: Matcher, root: gs.Node) -> bool:
         """Whether both steps that rule roots out let this one through."""
         view = self.index.view(root)
-        looks_right = matcher.facts.root_operands.fit(view.op, operand_kinds(view, self.index))
+        looks_right = matcher.facts.root_operands.fit(view, operand_kinds(view, self.index))
         return looks_right and matcher.may_match(root)
 
     def miss(self, pattern: str, output: str = "y", path: str = "") -> Miss:

@@ -8,11 +8,10 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import DECLINED, Decision
 from surgeon_passes.index import GraphIndex, node_label
-from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.matcher import Matcher
-from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.rules.table import RuleTable
 
 
 def near_misses(rules: Iterable[Rule], nodes: Iterable[gs.Node], context: Context) -> Iterator[Decision]:
@@ -20,17 +19,13 @@ def near_misses(rules: Iterable[Rule], nodes: Iterable[gs.Node], context: Contex
 
     Rewriting asks far less of most places: this tries every rule in full, and is for whoever reads the decisions.
     """
-    by_root: dict[OpId, list[tuple[Rule, Matcher]]] = {}
-    for rule in rules:
-        for op in rule.pattern.facts.roots:
-            by_root.setdefault(op, []).append((rule, Matcher(rule.pattern, context)))
+    table = RuleTable(list(rules))
     for node in nodes:
-        opset = context.index.scope(node).opset("")
-        for rule, matcher in by_root.get(OpId(domain_of(node.domain), node.op), ()):
-            if not rule.is_for(opset) or next(matcher.matches(node), None) is not None:
-                continue
+        for rule in table.at(node, context.index):
+            matcher = Matcher(rule.pattern, context)
+            matches = next(matcher.matches(node), None) is not None
             miss = matcher.miss
-            if len(miss.nodes) > 1:
+            if not matches and len(miss.nodes) > 1:
                 yield declined(rule.name, node, context.index, miss.reason, miss.nodes, miss.span.line or None)
 
 
