@@ -35,7 +35,7 @@ DTYPES = {
 
 
 class Unavailable(SurgeonError):
-    """A wheel that cannot be downloaded."""
+    """A wheel that cannot be downloaded, or a package that cannot be imported."""
 
 
 def packaged() -> list[Entry]:

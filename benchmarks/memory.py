@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from surgeon_passes.bench import memory
+from surgeon_passes.model.elements import raw_bytes
+from surgeon_passes.model.wire import pieces, point
 
 CHANNELS = 512
 WIDTH = 4096
@@ -108,48 +110,33 @@ def write_model(path: Path, megabytes: float, external: bool) -> int:
     two, epsilon = (helper.make_tensor(n, TensorProto.FLOAT, [], [v]) for n, v in (("two", 2.0), ("epsilon", 1e-5)))
     graph = helper.make_graph(blocks.nodes, "large", [x], [y], [two, epsilon])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    data = path.with_name(path.name + ".data")
+    weights = [
+        model.graph.initializer.add(name=name, dims=dims, data_type=TensorProto.FLOAT)
+        for name, dims in blocks.weights.items()
+    ]
     if external:
-        with data.open("wb") as stream:
-            for name, dims in blocks.weights.items():
-                stream.write(b"\0" * (-stream.tell() % ALIGNMENT))
-                tensor = model.graph.initializer.add(name=name, dims=dims, data_type=TensorProto.FLOAT)
-                offset = stream.tell()
-                stream.write(values(name, dims).data)
-                tensor.data_location = TensorProto.EXTERNAL
-                for key, value in (("location", data.name), ("offset", offset), ("length", stream.tell() - offset)):
-                    tensor.external_data.add(key=key, value=str(value))
-        path.write_bytes(model.SerializeToString())
-        return path.stat().st_size + data.stat().st_size
+        return _write_external(model, weights, path)
+    lengths = {k: raw_bytes(t) for k, t in enumerate(model.graph.initializer) if t.name in blocks.weights}
     with path.open("wb") as stream:
-        for piece in _inline(model, blocks):
+        for piece in pieces(model, lengths, lambda place: _values_of(model.graph.initializer[place])):
             stream.write(piece)
     return path.stat().st_size
 
 
-def _inline(model: onnx.ModelProto, blocks: Blocks) -> Iterator[Any]:
-    """The file in pieces, a weight at a time: one graph field, as any exporter writes it."""
-    graph = model.graph.SerializeToString()
-    heads = {}
-    for name, dims in blocks.weights.items():
-        count = int(np.prod(dims)) * 4
-        head = TensorProto(name=name, dims=dims, data_type=TensorProto.FLOAT).SerializeToString()
-        head += b"\x4a" + _varint(count)
-        heads[name] = b"\x2a" + _varint(len(head) + count) + head
-    size = len(graph) + sum(len(heads[n]) + int(np.prod(d)) * 4 for n, d in blocks.weights.items())
-    model.ClearField("graph")
-    yield model.SerializeToString() + b"\x3a" + _varint(size) + graph
-    for name, dims in blocks.weights.items():
-        yield heads[name]
-        yield values(name, dims).data
+def _write_external(model: onnx.ModelProto, weights: Sequence[TensorProto], path: Path) -> int:
+    data = path.with_name(path.name + ".data")
+    with data.open("wb") as stream:
+        for tensor in weights:
+            stream.write(b"\0" * (-stream.tell() % ALIGNMENT))
+            offset = stream.tell()
+            stream.write(_values_of(tensor))
+            point(tensor, data.name, offset, stream.tell() - offset)
+    path.write_bytes(model.SerializeToString())
+    return path.stat().st_size + data.stat().st_size
 
 
-def _varint(number: int) -> bytes:
-    parts = []
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])
+def _values_of(tensor: TensorProto) -> memoryview:
+    return values(tensor.name, tuple(tensor.dims)).data
 
 
 # --- measuring -----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 python -m benchmarks.peers --json peers.json --plot .        real models: wheels, and the folder SURGEON_MODELS names
 python -m benchmarks.peers --set scale --sizes 1000 10000    generated models of so many nodes
 python -m benchmarks.peers --set large                       0.6 GB in one file, 2.5 GB with external data
+python -m benchmarks.peers --set deploy                      timm's networks, and the forms that their authors deploy
 python -m benchmarks.peers --from peers.json --plot .        tables and plot again, without measuring
 """
 
@@ -74,7 +75,17 @@ def large(given: argparse.Namespace, options: Options, folder: Path) -> Iterator
                 left.unlink()
 
 
-SETS = {"real": real, "scale": scale, "large": large}
+def deploy(given: argparse.Namespace, options: Options, folder: Path) -> Iterator[Task]:
+    """Networks of timm in training form, the authors' deploy form beside the results. Raises Unavailable without timm."""
+    from benchmarks import published
+
+    for name in published.NAMES:
+        if is_wanted(name, given.names):
+            trained, deployed = published.forms(name)
+            yield name, trained, replace(options, also=(str(deployed),))
+
+
+SETS = {"real": real, "scale": scale, "large": large, "deploy": deploy}
 
 
 def run(given: argparse.Namespace) -> list[Measured]:

@@ -13,6 +13,7 @@ import surgeon_passes as sp
 torch = pytest.importorskip("torch")
 
 from benchmarks import published  # noqa: E402  (they need torch)
+from benchmarks.entries import Unavailable  # noqa: E402
 from benchmarks.zoo import Network, export  # noqa: E402
 from benchmarks.zoo.reparam import AS_TRAINED, BUILT, CONVOLUTIONS, NETWORKS  # noqa: E402
 
@@ -62,7 +63,7 @@ def test_as_lean_as_timm_makes_it(name: str) -> None:
     pytest.importorskip("onnxsim")
     try:
         trained, deploy = published.forms(name)
-    except published.Unavailable as reason:
+    except Unavailable as reason:
         pytest.skip(str(reason))
     result = optimized(trained)
     nodes = onnx.load(deploy).graph.node
