@@ -37,16 +37,19 @@ class Ratio:
         return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
-def interleaved(make: Callable[[], Runs], seconds: float, seed: int = 0) -> dict[str, list[list[float]]]:
-    """Seconds of one run, by name a list a block. ``make`` gives runs on new sessions; all take about ``seconds``.
+def interleaved(
+    make: Callable[[], Runs], seconds: float, seed: int = 0, blocks: int = BLOCKS
+) -> dict[str, list[list[float]]]:
+    """Seconds of one run, by name a list a block. ``make`` gives runs on new sessions for each of the ``blocks``; all take
+    about ``seconds``.
 
     Within a round every run is made once, in an order that is drawn anew.
     """
     random = np.random.default_rng(seed)
     found: dict[str, list[list[float]]] = {}
-    for _ in range(BLOCKS):
+    for _ in range(blocks):
         runs = make()
-        for name, times in _block(runs, seconds / BLOCKS, random).items():
+        for name, times in _block(runs, seconds / blocks, random).items():
             found.setdefault(name, []).append(times)
     return found
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surgeon_passes.bench.latency import interleaved
 from surgeon_passes.verify.segments import SEGMENTED_FROM, Model, node_count
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
 
-MAX_ROUNDS = 100
-MIN_ROUNDS = 5
 SECONDS = 2.0
 """Time that a measurement may take once both models are warm."""
 
@@ -63,24 +61,10 @@ def measure(result: Result) -> Latency:
     try:
         data = result.verify.data
         feeds = (generate_feeds(optimized) if data is None else load_data(data, original))[0]
-        runners = [open_model(model, level="all") for model in (original, optimized)]
-        before, after, rounds = _medians([partial(runner.run, feeds) for runner in runners])
+        runners = {"before": open_model(original, level="all"), "after": open_model(optimized, level="all")}
+        runs = {side: partial(runner.run, feeds) for side, runner in runners.items()}
+        times = {side: found for side, (found,) in interleaved(lambda: runs, SECONDS, blocks=1).items()}
     except RuntimeFailure as failure:
         return Latency(reason=str(failure))
-    return Latency(before, after, rounds, {name: np.shape(value) for name, value in feeds.items()})
-
-
-def _medians(runs: list[Callable[[], Any]]) -> tuple[float, float, int]:
-    """Medians of two runs in milliseconds, and the number of rounds; the order alternates from round to round."""
-    for run in runs:
-        run()
-    times: list[list[float]] = [[], []]
-    end = time.perf_counter() + SECONDS
-    rounds = 0
-    while rounds < MAX_ROUNDS and (rounds < MIN_ROUNDS or time.perf_counter() < end):
-        for side in (0, 1) if rounds % 2 else (1, 0):
-            began = time.perf_counter()
-            runs[side]()
-            times[side].append(time.perf_counter() - began)
-        rounds += 1
-    return median(times[0]) * 1e3, median(times[1]) * 1e3, rounds
+    before, after = (median(times[side]) * 1e3 for side in ("before", "after"))
+    return Latency(before, after, len(times["after"]), {name: np.shape(value) for name, value in feeds.items()})
