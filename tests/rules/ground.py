@@ -20,6 +20,7 @@ from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.roots import operand_kinds
 from surgeon_passes.rules.rule import Function, Rule
 from surgeon_passes.rules.syntax import parse_pattern
+from tests.models import model
 
 
 class Ground:
@@ -91,6 +92,15 @@ class Ground:
         """The model as it stands, dead nodes included."""
         self.index.sync()
         return export_model(self.state.model).SerializeToString(deterministic=True)
+
+
+def ground(text: str, opset: int = 17, **constants: Any) -> Ground:
+    return Ground(model(text, opset, **constants))
+
+
+def unary(*lines: str, opset: int = 17, **constants: Any) -> Ground:
+    """x [2,3] to y [2,3]."""
+    return ground(f"g (float[2,3] x, float[2,3] z) => (float[2,3] y) {{ {' '.join(lines)} }}", opset, **constants)
 
 
 def _name(value: Any) -> Any:
