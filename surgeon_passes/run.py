@@ -102,6 +102,8 @@ class Run:
             decision.status, decision.verdict = "undone", "refuted"
             decision.reason = f"the end check failed with it: {why.reason}"
             outcome.state.decisions.append(decision)
+            for observer in self.observers:
+                observer(decision)
         light, weights = outcome.final
         if not self.is_ours:  # what a caller holds it may change
             light = with_weights(light, weights, self.external, in_place=True)
