@@ -25,6 +25,7 @@ from surgeon_passes.passes import (
     Duplicates,
     Fold,
     InlineFunctions,
+    Onnxsim,
     Pass,
     Rewrite,
     Sizes,
@@ -258,9 +259,10 @@ def default_passes(
     sets: Iterable[str] = (),
     opset: int | None = None,
     inline_functions: bool | Iterable[str] = False,
+    onnxsim: bool = False,
 ) -> tuple[Pass, ...]:
     """The passes of the default pipeline; options as :func:`optimize` has them."""
-    first: list[Pass] = []
+    first: list[Pass] = [Onnxsim()] if onnxsim else []
     if inline_functions:
         first.append(InlineFunctions(*(() if inline_functions is True else _names(inline_functions))))
     if opset is not None:
@@ -283,6 +285,7 @@ def optimize(
     sets: Iterable[str] = (),
     opset: int | None = None,
     inline_functions: bool | Iterable[str] = False,
+    onnxsim: bool = False,
     verify: Verify | str | None = None,
     max_iterations: int = MAX_ITERATIONS,
     registry: Registry | None = None,
@@ -298,7 +301,7 @@ def optimize(
 
     ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
     ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
-    fits a pattern. Raises SurgeonError.
+    fits a pattern. ``onnxsim`` simplifies the model by onnxsim first. Raises SurgeonError.
     """
     passes = default_passes(
         shapes,
@@ -307,6 +310,7 @@ def optimize(
         sets=sets,
         opset=opset,
         inline_functions=inline_functions,
+        onnxsim=onnxsim,
     )
     return Pipeline(*passes, max_iterations=max_iterations).run(
         source,

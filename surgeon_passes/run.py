@@ -156,7 +156,7 @@ class Run:
         steps = [p for p in self.pipeline.passes if isinstance(p, Preparation)]
         confined = bool(self.switches.keep) or self.switches.only is not None
         check = None if self.verify.mode == "off" else self.compare
-        draft = Draft(self.original, self.verify, check, confined)
+        draft = Draft(self.original, self.verify, check, confined, self.weights)
         for step in steps:
             self.report(step.name)
             step.prepare(draft)

@@ -30,6 +30,9 @@ _OPTIONS = (
         help="The passes to run: 'specialize,fold{max_bytes=1MiB},rewrite{sets=shape}'.",
     ),
     click.option("--pipeline", "file", type=FILE, help="A TOML file of passes, as pipeline show prints it."),
+    click.option(
+        "--onnxsim", is_flag=True, help="Simplify the model by onnxsim first; a result that differs is discarded."
+    ),
     click.option("--set", "sets", multiple=True, metavar="NAME", help="A set of rules to add: ort, npu, or one's own."),
     click.option("--opset", type=int, metavar="N", help="Upgrade the model to this opset first."),
     click.option("--inline-functions", is_flag=True, help="Put model-local functions in the place of their calls."),
@@ -56,6 +59,7 @@ class Chosen:
     inputs: tuple[str, ...]
     passes: str | None
     file: str | None
+    onnxsim: bool
     sets: tuple[str, ...]
     opset: int | None
     inline_functions: bool
@@ -83,6 +87,7 @@ class Chosen:
                 sets=self.sets,
                 opset=self.opset,
                 inline_functions=self.inline_functions or self.inlined,
+                onnxsim=self.onnxsim,
             )
             return Pipeline(*passes, max_iterations=self.max_iterations or MAX_ITERATIONS)
         found = self._given(shapes)
@@ -113,6 +118,7 @@ class Chosen:
     def _refuse_options(self) -> None:
         """Options of the default pipeline say nothing of another."""
         mends = {
+            "onnxsim": ("--onnxsim", "onnxsim"),
             "sets": ("--set", "rewrite{sets=…}"),
             "opset": ("--opset", "opset{version=…}"),
             "inline_functions": ("--inline-functions", "inline"),

@@ -7,6 +7,7 @@ from surgeon_passes.passes.duplicates import Duplicates
 from surgeon_passes.passes.edits import make_edit
 from surgeon_passes.passes.fold import Fold
 from surgeon_passes.passes.functions import InlineFunctions
+from surgeon_passes.passes.onnxsim import Onnxsim
 from surgeon_passes.passes.opset import ConvertOpset
 from surgeon_passes.passes.prepare import Preparation
 from surgeon_passes.passes.rewrite import Rewrite
@@ -16,6 +17,7 @@ from surgeon_passes.passes.specialize import Specialize
 from surgeon_passes.passes.state import State, Verify, remove_dead
 
 PASSES: tuple[type[Pass], ...] = (
+    Onnxsim,
     InlineFunctions,
     ConvertOpset,
     Specialize,
@@ -26,7 +28,7 @@ PASSES: tuple[type[Pass], ...] = (
     Cleanup,
     Constants,
 )
-"""All of them, in the order of the default pipeline; the first two on request."""
+"""All of them, in the order of the default pipeline; the first three on request."""
 
 __all__ = [
     "PASSES",
@@ -36,6 +38,7 @@ __all__ = [
     "Duplicates",
     "Fold",
     "InlineFunctions",
+    "Onnxsim",
     "Pass",
     "Preparation",
     "Rewrite",
