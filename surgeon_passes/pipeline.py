@@ -16,8 +16,9 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
-from surgeon_passes.model.graphs import model_of_graph, put_back
+from surgeon_passes.model.graphs import model_of_graph
 from surgeon_passes.model.light import one_line
+from surgeon_passes.model.put_back import put_back
 from surgeon_passes.passes import (
     Cleanup,
     Constants,
