@@ -39,7 +39,10 @@ def frame_of(chains: Iterable[Sequence[Operand]], x: Operand) -> Frame:
 
 
 def steps_between(x: Operand, y: Operand) -> list[Operand]:
-    """What is made from ``x`` to ``y``, a chain that a pattern has matched."""
+    """What is made from ``x`` to ``y``, a chain that a pattern has matched. Raises Decline for a constant ``x``: what is read
+    beside it is constant too, and the chain is to be folded."""
+    if isinstance(x.value, np.ndarray):
+        raise Decline(f"'{x.name}' is constant")
     found: list[Operand] = []
     while y.tensor is not x.tensor:
         found.append(y)

@@ -106,7 +106,8 @@ def decompose_gelu(m: Match) -> Replacement:
         gelu(x) = x·½·(1 + erf(x/√2));  approximate = "tanh": x·½·(1 + tanh(√(2/pi)·(x + 0.044715·x³)))
 
     Declines when
-        a function's caller gives approximate.
+        a function's caller gives approximate, or x is double and approximate is "tanh" (ONNX Runtime computes
+        that with constants of single precision).
 
     Example
         before:
@@ -125,7 +126,10 @@ def decompose_gelu(m: Match) -> Replacement:
                 y = Mul(h, s)
             }
     """
-    return Replacement(str(m.y.attr("approximate")))
+    approximate = str(m.y.attr("approximate"))
+    if approximate == "tanh" and m.x.dtype == DOUBLE:
+        raise Decline(f"'{m.x.name}' is double: ONNX Runtime computes Gelu with constants of single precision")
+    return Replacement(approximate)
 
 
 @rule(

@@ -72,6 +72,7 @@ def fuse_tanh_into_fast_gelu(m: Match) -> Replacement:
     Declines when
         the type is not float32;
         a constant raises the rank of x, or a rank is unknown;
+        x is a scalar (the kernel of FastGelu takes none);
         the inner results are used elsewhere.
 
     Example
@@ -97,6 +98,8 @@ def fuse_tanh_into_fast_gelu(m: Match) -> Replacement:
             }
     """
     _require_same_rank(m)
+    if m.x.rank == 0:
+        raise Decline(f"'{m.x.name}' is a scalar: the kernel of FastGelu takes none")
     return Replacement()
 
 

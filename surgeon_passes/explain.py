@@ -153,7 +153,7 @@ def _attempts(state: State, rules: Iterable[Rule], targets: list[gs.Node] | None
     operators = None if targets is None else {OpId(n.domain or "", n.op) for n in targets}
     found = []
     for rule in rules:
-        if operators is not None and not operators & _operators(rule.pattern):
+        if operators is not None and not operators & rule.pattern.facts.operators:
             continue
         for root in roots:
             if OpId(root.domain or "", root.op) in rule.pattern.facts.roots:
@@ -214,31 +214,6 @@ def _stopped(where: tuple[str, str, str], matcher: Matcher, wanted: int) -> Atte
         start=miss.span.start,
         end=miss.span.end,
     )
-
-
-def _operators(pattern: Pattern) -> set[OpId]:
-    """Every operator that a pattern names."""
-    return {op for value in _values(pattern) for op in _named(value)}
-
-
-def _named(value: Any) -> Iterable[OpId]:
-    from surgeon_passes.rules import flat
-
-    if isinstance(value, Call):
-        return value.ops
-    return [OpId("", op) for op in flat.OPERATORS[value.kind]] if isinstance(value, Flat) else ()
-
-
-def _values(pattern: Pattern) -> Iterator[Any]:
-    todo: list[Any] = [d.value for d in pattern.definitions]
-    todo += [option for template in pattern.templates.values() for option in template.options]
-    while todo:
-        value = todo.pop()
-        yield value
-        if isinstance(value, (Call, Flat)):
-            todo.extend(value.args)
-        elif isinstance(value, Alternatives):
-            todo.extend(value.options)
 
 
 def _smallest(pattern: Pattern) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from surgeon_passes.cli.authoring import check_rules, new_rule
 from surgeon_passes.cli.common import FILE, guarded
 
 if TYPE_CHECKING:
@@ -73,3 +74,7 @@ def _registry(paths: tuple[str, ...]) -> Registry:
     for path in paths:
         registry.add_path(path)
     return registry
+
+
+rules.add_command(check_rules)
+rules.add_command(new_rule)

@@ -124,11 +124,15 @@ class Emitter:
         if op.domain:
             self.index.import_domain(self.scope, op.domain)
         version = self.scope.opset(op.domain)
-        if op.domain == "" and schema(op.name, version, "") is None:
+        known = schema(op.name, version, "") if op.domain == "" else None
+        if op.domain == "" and known is None:
             raise Decline(f"opset {version} has no {op.name}")
         tensors = [t if t is not None else gs.Variable.empty() for t in operands]
         while tensors and not tensors[-1].name:
             tensors.pop()
+        for tensor, formal in zip(tensors, known.inputs if known is not None else (), strict=False):
+            if not tensor.name and formal.option == formal.option.Single:
+                raise Decline(f"at opset {version} {op.name} has to have its operand {formal.name}")
         node = gs.Node(op.name, self.node_name(op), attrs, domain=op.domain or None)
         list.extend(node.inputs, tensors)
         list.extend(node.outputs, outputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +39,11 @@ class PatternFacts:
         self._pattern = pattern
 
     @cached_property
+    def operators(self) -> frozenset[OpId]:
+        """Every operator that the pattern names."""
+        return frozenset(op for value in _values(self._pattern) for op in _named(value))
+
+    @cached_property
     def root_operands(self) -> RootOperands:
         """What the operands of the root may be."""
         return RootOperands(self._pattern, self.made_by)
@@ -55,6 +61,25 @@ def _single_calls(pattern: Pattern) -> tuple[Call, ...]:
     args = [arg for call in calls for arg in call.args]
     is_single = len(pattern.definitions) == 1 and len(calls) == len(options)
     return calls if is_single and all(isinstance(arg, (NameRef, Literal)) for arg in args) else ()
+
+
+def _named(value: Any) -> Iterable[OpId]:
+    if isinstance(value, Call):
+        return value.ops
+    return [OpId("", op) for op in flat.OPERATORS[value.kind]] if isinstance(value, Flat) else ()
+
+
+def _values(pattern: Pattern) -> Iterator[Any]:
+    """Every value of a pattern, templates included."""
+    todo: list[Any] = [d.value for d in pattern.definitions]
+    todo += [option for template in pattern.templates.values() for option in template.options]
+    while todo:
+        value = todo.pop()
+        yield value
+        if isinstance(value, (Call, Flat)):
+            todo.extend(value.args)
+        elif isinstance(value, Alternatives):
+            todo.extend(value.options)
 
 
 def _root_operators(pattern: Pattern) -> frozenset[OpId]:

@@ -40,20 +40,20 @@ def unparse_rewrite(rewrite: Rewrite) -> str:
 
 
 def _template(template: Template) -> str:
-    return (
-        f"{template.name}({', '.join(template.params)}) = {' | '.join(_value(option) for option in template.options)}"
-    )
+    options = " | ".join(unparse_value(option) for option in template.options)
+    return f"{template.name}({', '.join(template.params)}) = {options}"
 
 
 def _definition(definition: Definition) -> str:
-    return f"{', '.join(_output(output) for output in definition.outputs)} = {_value(definition.value)}"
+    return f"{', '.join(_output(output) for output in definition.outputs)} = {unparse_value(definition.value)}"
 
 
 def _output(output: OutputName) -> str:
     return f"{output.name or _string('')}{'?' if output.optional else ''}{'...' if output.variadic else ''}"
 
 
-def _value(value: Value | TemplateUse) -> str:
+def unparse_value(value: Value | TemplateUse) -> str:
+    """One value of a pattern as text."""
     match value:
         case NameRef():
             return _name(value)
@@ -63,7 +63,7 @@ def _value(value: Value | TemplateUse) -> str:
             operators = "|".join(str(op) for op in value.ops)
             return f"{operators}({_list(value.args)}){_attr_patterns(value.attrs)}"
         case Alternatives():
-            return " | ".join(_value(option) for option in value.options)
+            return " | ".join(unparse_value(option) for option in value.options)
         case Flat():
             return f"{value.kind}({_list(value.args)})"
         case TemplateUse():
@@ -71,7 +71,7 @@ def _value(value: Value | TemplateUse) -> str:
 
 
 def _list(values: tuple[Value | TemplateUse, ...]) -> str:
-    return ", ".join(_value(value) for value in values)
+    return ", ".join(unparse_value(value) for value in values)
 
 
 def _name(name: NameRef) -> str:

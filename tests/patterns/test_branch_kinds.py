@@ -305,6 +305,14 @@ def test_a_difference_of_other_channels_stays() -> None:
     assert_stays(b.model(b.node("Sub", b.conv(x, 4, 4, [1]), b.conv(x, 4, 1, [1]))), "channels 1 and 4")
 
 
+@declines("merge_branch_difference")
+def test_a_difference_of_what_a_constant_gives_stays() -> None:
+    b = Builder()
+    x = b.random(1, 4, 3)
+    model = b.model(b.node("Sub", b.conv(x, 4, 4, [1]), b.node("Mul", x, b.random(1))))
+    assert_stays(model, "is constant")
+
+
 @property_of("merge_branch_difference")
 @settings(max_examples=40, deadline=None)
 @given(

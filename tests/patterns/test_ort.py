@@ -19,7 +19,7 @@ from surgeon_passes import Rule
 from surgeon_passes.patterns import ort, ort_gelu
 
 from .covering import declines, property_of
-from .harness import Builder, apply, assert_equal, graph_model
+from .harness import Builder, apply, assert_equal, assert_stays, graph_model
 
 DOMAIN = "com.microsoft"
 ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
@@ -326,6 +326,12 @@ def test_fuse_bias_into_contrib_gelu_declines() -> None:
     model = b.model(erf_gelu(b, str(b.node("Add", b.input("x", [5, 6]), b.random(5, 1)))))
     result = apply(CONTRIB_GELU, model)
     assert result.ops == {"Add": 1, "Gelu": 1} and any("along the last axis" in r for r in result.reasons)
+
+
+@declines("fuse_tanh_into_fast_gelu")
+def test_fuse_tanh_into_fast_gelu_declines_a_scalar() -> None:
+    b = Builder(opset=17)
+    assert_stays(ort_gelu.fuse_tanh_into_fast_gelu, b.model(tanh_gelu(b, b.input("x", []))), "'x' is a scalar")
 
 
 @declines("fuse_erf_into_contrib_gelu", "fuse_tanh_into_fast_gelu")

@@ -207,3 +207,19 @@ def test_a_variadic_name_that_nobody_gives() -> None:
     text = "g (float[1] a, float[1] b) => (float[2] y) { y = Concat<axis = 0>(a, b) }"
     with pytest.raises(RuleError, match=r"needs 'All...', which the function did not return"):
         emit(rule, text)
+
+
+def test_an_operand_that_the_opset_requires_is_not_left_out() -> None:
+    """Before opset 13 a Resize has scales, whatever sizes say."""
+    rule = make("y = Resize(x, roi?, scales: const)", "y = Resize(x, roi, scales, Sizes)<@y>", _sizes_alone)
+    text = "g (float[1,1,2,2] x, float[N] roi) => (float[1,1,4,4] y) { y = Resize(x, roi, scales) }"
+    scales = np.array([1, 1, 2, 2], np.float32)
+    with pytest.raises(Decline, match="at opset 11 Resize has to have its operand scales"):
+        emit(rule, text, 11, scales=scales)
+    found = emit(rule, text, 13, scales=scales)
+    onnx.checker.check_model(found)
+    assert found.graph.node[0].input[2] == "" and found.graph.node[0].input[3]
+
+
+def _sizes_alone(_: Match) -> Replacement:
+    return Replacement(Sizes=np.array([1, 1, 4, 4], np.int64), scales=None)
