@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -36,6 +36,12 @@ class Custom(NamedTuple):
 
 
 _CUSTOM: dict[tuple[str, str], Custom] = {}
+_FORGET: list[Callable[[], object]] = []
+
+
+def forgotten_by(forget: Callable[[], object]) -> None:
+    """Call ``forget`` when a custom operator becomes known: it clears what was concluded from what was known before."""
+    _FORGET.append(forget)
 
 
 def custom_schema(domain: str, op: str) -> Custom | None:
@@ -44,8 +50,8 @@ def custom_schema(domain: str, op: str) -> Custom | None:
 
 def add_custom(domain: str, op: str, entry: Custom) -> None:
     _CUSTOM[domain, op] = entry
-    schema.cache_clear()
-    default_attributes.cache_clear()
+    for forget in _FORGET:
+        forget()
 
 
 @lru_cache(maxsize=4096)
@@ -56,6 +62,9 @@ def schema(op: str, opset: int, domain: str = "") -> defs.OpSchema | None:
     except defs.SchemaError:
         held = _CUSTOM.get((domain, op))
         return held.schema if held is not None else None
+
+
+forgotten_by(schema.cache_clear)
 
 
 @lru_cache(maxsize=1)
@@ -89,6 +98,9 @@ def default_attributes(op: str, opset: int, domain: str = "") -> dict[str, Any]:
         if attribute.default_value.name:
             found[name] = plain(onnx.helper.get_attribute_value(attribute.default_value))
     return found
+
+
+forgotten_by(default_attributes.cache_clear)
 
 
 def plain(value: Any) -> Any:

@@ -46,8 +46,8 @@ def forget() -> Iterator[None]:
     for table, kept in ((schemas._CUSTOM, held), (values._SHAPES, shapes)):
         table.clear()  # type: ignore[attr-defined]
         table.update(kept)  # type: ignore[attr-defined]
-    for cached in (schemas.schema, schemas.default_attributes, values.shape_entry):
-        cached.cache_clear()
+    for clear in (*schemas._FORGET, values.shape_entry.cache_clear):
+        clear()
 
 
 def status(result: sp.Result) -> list[tuple[str, str]]:
@@ -71,6 +71,20 @@ def test_with_them_it_is_typed_merged_and_checked() -> None:
     (info,) = [v for v in result.proto.graph.value_info if v.name == "a"]
     dims = info.type.tensor_type.shape.dim
     assert (info.type.tensor_type.elem_type, dims[0].dim_param, dims[1].dim_value) == (TensorProto.FLOAT, "N", 4)
+
+
+def test_what_was_concluded_before_is_forgotten() -> None:
+    pattern = "y = my.domain.Join(Relu(x), z)"
+    text = "g (float[N,4] x, float[N,4] z) => (float[N,4] y) { r = Relu(x) j = my.domain.Join(z, r) y = Neg(j) }"
+    rule = sp.Rule.from_text("own", pattern, "y = Add(x, z)")
+    for register in (False, True):
+        if register:
+            operators.register(
+                Operator("my.domain.Join", inputs="a, b", commutative=True, shape=lambda n: [n.shape(0)])
+            )
+        result = sp.Pipeline(sp.Sizes()).run(model(text), verify="off")
+        assert [v.name for v in result.proto.graph.value_info] == ["r", "j"][: 1 + register]
+        assert len(sp.Pipeline(sp.Rewrite(rule)).run(model(text), verify="off").applied) == register
 
 
 def test_a_wrong_rewrite_around_it_is_refuted() -> None:
