@@ -217,3 +217,16 @@ class Rewrite:
 
     lines: tuple[RewriteLine, ...]
     text: str = field(default="", compare=False)
+
+
+def emitted_operators(rewrite: Rewrite) -> set[OpId]:
+    """The operators that a rewrite names."""
+    found: set[OpId] = set()
+    todo: list[RewriteValue] = [line.value for line in rewrite.lines]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Emit):
+            todo.extend(value.args)
+            if isinstance(value.op, OpId):
+                found.add(value.op)
+    return found

@@ -86,7 +86,9 @@ class Rewriter:
         replacement = self.call(rule, match)
         outcome = replacement.outcome if replacement.outcome is not None else next(iter(rule.rewrites))
         if outcome not in rule.rewrites:
-            raise RuleError(f"{rule.name}: the function chose '{outcome}', not one of {', '.join(rule.rewrites)}")
+            named = ", ".join(filter(None, rule.rewrites))
+            choices = f"not one of {named}" if named else "but the rule has one rewrite, without a name"
+            raise RuleError(f"{rule.name}: the function chose '{outcome}', {choices}")
         rewrite = rule.rewrites[outcome]
         produced = {name for line in rewrite.lines for name in line.outputs}
         removed = _removed(match, replacement)
