@@ -25,6 +25,23 @@ class ModelError(SurgeonError):
     exit_code = 6
 
 
+class RuntimeFailure(SurgeonError):
+    """ONNX Runtime refused a model or a run. ``code`` is its error code, such as NOT_IMPLEMENTED, or "".
+
+    CRASHED and TIMED_OUT are ours: the process in which it ran did not survive. Other inputs are then not tried.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def is_fatal(self) -> bool:
+        return self.code in ("CRASHED", "TIMED_OUT")
+
+
 class UsageError(SurgeonError):
     """An option, an input name or rank, or a pipeline file is wrong."""
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.engines import Isolate, isolated
 from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
@@ -60,16 +61,18 @@ class Pipeline:
         skip: Iterable[str] = (),
         keep: Iterable[str] = (),
         only: Only | str | None = None,
+        isolate: bool | Isolate = False,
     ) -> Result:
         """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result.
 
         ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
-        nodes and tensors that stay as they are; ``only`` is the part that may change.
+        nodes and tensors that stay as they are; ``only`` is the part that may change. ``isolate`` runs ONNX Runtime in a
+        process of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
-        with _no_collection(), _blaming(source):
+        with _no_collection(), _blaming(source), isolated(isolate):
             registry = registry or Registry.installed()
             names = _names(skip)
             switches = Switches(frozenset(names), tuple(_names(keep)), only)
@@ -77,6 +80,7 @@ class Pipeline:
                 self.without(names, registry), load(source), options, registry, tuple(observers), progress, switches
             )
             result = run.result()
+            result.isolated = isolate is not False
             if isinstance(source, gs.Graph):
                 put_back(result.graph, source)
         return result
@@ -210,6 +214,7 @@ def optimize(
     registry: Registry | None = None,
     progress: Progress | None = None,
     observers: Iterable[Observer] = (),
+    isolate: bool | Isolate = False,
 ) -> Result:
     """The default pipeline on a path, ModelProto or gs.Graph.
 
@@ -220,7 +225,8 @@ def optimize(
 
     ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
     ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
-    fits a pattern. Raises SurgeonError.
+    fits a pattern. ``isolate`` (or an :class:`Isolate`) runs ONNX Runtime in a process of its own, which it may crash.
+    Raises SurgeonError.
     """
     passes = default_passes(
         shapes,
@@ -239,6 +245,7 @@ def optimize(
         skip=skip,
         keep=keep,
         only=only,
+        isolate=isolate,
     )
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import click
 
+from surgeon_passes import watch
+from surgeon_passes.cli.supervise import isolates
+from surgeon_passes.engines import Isolate
 from surgeon_passes.errors import RuleError, SurgeonError
+from surgeon_passes.watch import SECONDS
 
 
 @contextmanager
@@ -20,6 +26,7 @@ def _unwinding() -> Iterator[None]:
     """A request to end the process unwinds it, so that no temporary file is left. Ignored signals stay ignored."""
 
     def end(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not keep the first from cleaning up
         raise SystemExit(128 + number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -35,9 +42,9 @@ def _unwinding() -> Iterator[None]:
 
 
 def guarded(action: Callable[[], int], debug: bool) -> int:
-    """Exit code of ``action``; what bad input causes is one line on stderr."""
+    """Exit code of ``action``; what bad input causes is one line on stderr, and what a bug causes is, too."""
     try:
-        with _unwinding():
+        with _unwinding(), _prints_apart():
             return action()
     except SurgeonError as error:
         click.echo(f"error: {error}", err=True)
@@ -47,8 +54,63 @@ def guarded(action: Callable[[], int], debug: bool) -> int:
             traceback.print_exc()
         return error.exit_code
     except KeyboardInterrupt:
-        click.echo("interrupted; nothing was written", err=True)
+        click.echo("interrupted", err=True)
         return 130
+    except MemoryError:
+        click.echo("error: there is not enough memory for this model", err=True)
+        if debug:
+            traceback.print_exc()
+        return 6
+    except Exception as error:
+        if debug:
+            raise
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        click.echo(f"error: {text} (this is a bug of surgeon-passes; --debug shows where)", err=True)
+        return 1
+
+
+def say(text: str, nl: bool = True) -> None:
+    """Print what the command is asked for."""
+    click.echo(text, file=_stdout.get(), nl=nl)
+
+
+_stdout: ContextVar[Any] = ContextVar("stdout", default=None)
+
+
+@contextmanager
+def _prints_apart() -> Iterator[None]:
+    """What rules and libraries print goes to stderr; stdout is for :func:`say`."""
+    token = _stdout.set(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout.reset(token)
+
+
+def runtime_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say where ONNX Runtime runs, and what it may take; :func:`isolation` reads them."""
+    for option in (
+        click.option("--isolate", is_flag=True, help="Keep ONNX Runtime in a process that it may crash."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(0, min_open=True),
+            default=SECONDS,
+            show_default=True,
+            help="Seconds that one call of ONNX Runtime, or of a rule, may take.",
+        ),
+        click.option(
+            "--memory", metavar="SIZE", help="What ONNX Runtime may take with --isolate.  [default: all that is free]"
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def isolation(isolate: bool, timeout: float, memory: str | None) -> bool | Isolate:
+    """What a run is told. After a crash ONNX Runtime is kept apart without being asked."""
+    watch.allow(timeout)
+    return Isolate(timeout, memory) if isolate or isolates() else False
 
 
 FILE = click.Path(readable=False)

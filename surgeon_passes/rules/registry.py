@@ -7,6 +7,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import ModuleType
 
 from surgeon_passes.errors import RuleError, UsageError
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.watch import within
 
 GROUP = "surgeon_passes.rules"
 
@@ -72,7 +74,7 @@ class Registry:
         if not files or not all(f.is_file() for f in files):
             raise UsageError(f"{path}: no such rules file or folder")
         for file in files:
-            found = list(rules_of(_run(file)))
+            found = [replace(rule, file=str(file)) for rule in rules_of(_run(file))]
             if not found:
                 raise RuleError(f"{file}: defines no rule; decorate a function with @surgeon_passes.rule")
             for rule in found:
@@ -134,7 +136,8 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with within(str(path)):
+            spec.loader.exec_module(module)
     except RuleError as error:
         raise RuleError(f"{path}: {error}", error.details) from error
     except (Exception, SystemExit) as error:

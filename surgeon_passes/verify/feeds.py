@@ -106,6 +106,8 @@ def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, s
             try:
                 outputs = session.run(feeds)
             except RuntimeFailure as failure:
+                if failure.is_fatal:
+                    raise
                 reason = reason or str(failure)
                 continue
             found.append(Sample(feeds, outputs))
