@@ -23,11 +23,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Task(NamedTuple):
-    """``what`` is being done, "" for nothing that is watched; it may take ``seconds``, and is ``over`` them, or below 0."""
+    """``what`` is being done, "" for nothing that is watched; it may take ``seconds``, until ``end`` (monotonic)."""
 
-    what: str
-    seconds: float
-    over: float
+    what: str = ""
+    seconds: float = 0.0
+    end: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.what) and time.monotonic() > self.end
 
 
 class Watch:
@@ -40,12 +44,13 @@ class Watch:
     def say(self, what: str) -> None:
         text = what.encode(errors="replace")[: _SIZE - _HEAD.size]
         self._shared[_HEAD.size : _HEAD.size + len(text)] = text
-        _HEAD.pack_into(self._shared, 0, time.monotonic() + self.seconds, self.seconds, len(text))
+        self._shared[: _HEAD.size] = _HEAD.pack(time.monotonic() + self.seconds, self.seconds, len(text))
 
     def task(self) -> Task:
+        """What was said last. Who acts on it looks twice: nothing keeps it from being half said."""
         end, seconds, size = _HEAD.unpack_from(self._shared, 0)
         text = self._shared[_HEAD.size : _HEAD.size + size]
-        return Task(text.decode(errors="replace"), seconds, time.monotonic() - end)
+        return Task(text.decode(errors="replace"), seconds, end)
 
 
 class within:  # noqa: N801

@@ -25,6 +25,8 @@ LOOKED_EVERY = 0.25
 PATIENCE = 5.0
 """Seconds that a child has to unwind after it was asked to end."""
 
+_ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -74,23 +76,24 @@ class _Child:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         self._ends, write = os.pipe()  # the child's side is closed when it ends
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # none gets lost between two handlers
         self._pid = os.fork()
         if not self._pid:
             os.close(self._ends)
-            _work(main, attempt, shared)
+            _work(main, attempt, shared, mask)
         os.close(write)
+        self._held = {number: signal.getsignal(number) for number in _ENDING}
+        for number, handler in self._held.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self._hand_on)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def wait(self) -> _End:
-        numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)]
-        held = {n: signal.getsignal(n) for n in numbers}
         try:
-            for number in numbers:
-                if held[number] is not signal.SIG_IGN:
-                    signal.signal(number, self._hand_on)
             return self._watched()
         finally:
             os.close(self._ends)
-            for number, handler in held.items():
+            for number, handler in self._held.items():
                 signal.signal(number, handler)
 
     def _hand_on(self, number: int, _: object) -> None:
@@ -105,12 +108,13 @@ class _Child:
     def _watched(self) -> _End:
         overdue = ""
         asked_at = 0.0
+        task = Task()
         while not select.select([self._ends], [], [], LOOKED_EVERY)[0]:
-            task = self._shared.task()
+            before, task = task, self._shared.task()
             asked_at = asked_at or (time.monotonic() if self._asked else 0.0)
-            if self._asked and (task.what or time.monotonic() - asked_at > PATIENCE):
+            if self._asked and ((task.what and task == before) or time.monotonic() - asked_at > PATIENCE):
                 self._kill(signal.SIGKILL)  # foreign code does not come back to unwind; it writes no files
-            elif task.what and task.over > 0:
+            elif task.is_over and task == before:
                 overdue = f"timed out after {task.seconds:g} s (--timeout)"
                 self._kill(signal.SIGKILL)
         _, status = os.waitpid(self._pid, 0)
@@ -123,14 +127,16 @@ class _Child:
         return _End(2 if overdue else 128 - code, False, self._shared.task(), how)
 
 
-def _work(main: Main, attempt: Attempt, shared: Watch) -> None:
+def _work(main: Main, attempt: Attempt, shared: Watch, mask: set[int]) -> None:
     """The child's side. It leaves without tearing down libraries, some of which crash then."""
     end_with_parent()
     memory.bound(memory.total())
     watch.tell(shared)
-    signal.signal(signal.SIGINT, _interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command guards itself
     code = 1
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         main(attempt)
         code = 0
     except SystemExit as end:
@@ -142,11 +148,6 @@ def _work(main: Main, attempt: Attempt, shared: Watch) -> None:
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
-
-
-def _interrupt(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one must not keep the first from cleaning up
-    raise KeyboardInterrupt
 
 
 def _exit_code(end: SystemExit) -> int:
