@@ -13,7 +13,7 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.engines import Isolate, isolated
-from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
+from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
 from surgeon_passes.model.graphs import model_of_graph, put_back
@@ -111,9 +111,11 @@ def _blaming(source: Source) -> Iterator[None]:
     """Turn what an invalid model causes anywhere into one line; anything else is a bug and goes through."""
     try:
         yield
-    except SurgeonError:
-        raise
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{_name(source)}: not a valid model: it holds a text that is not UTF-8 ({error})") from error
     except Exception as error:
+        if isinstance(error, SurgeonError) and not (isinstance(error, RuleError) and error.__cause__):
+            raise  # the function of a rule may fail over what is wrong with the model
         reason = _invalid(source)
         if reason:
             raise ModelError(f"{_name(source)}: not a valid model: {reason}") from error
