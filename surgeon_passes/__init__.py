@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from surgeon_passes.engines import Isolate
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
     from surgeon_passes.grouping import Group, groups
+    from surgeon_passes.onnxsim import onnxsim_rewriter
     from surgeon_passes.passes import (
         Cleanup,
         Constants,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Duplicates,
         Fold,
         InlineFunctions,
+        Onnxsim,
         Pass,
         Rewrite,
         Sizes,
@@ -53,6 +55,7 @@ _HOMES = {
         "Duplicates",
         "Fold",
         "InlineFunctions",
+        "Onnxsim",
         "Pass",
         "Rewrite",
         "Sizes",
@@ -61,6 +64,7 @@ _HOMES = {
     ),
     "pipeline": ("Pipeline", "optimize"),
     "grouping": ("Group", "groups"),
+    "onnxsim": ("onnxsim_rewriter",),
     "selection": ("Only",),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
@@ -88,6 +92,7 @@ __all__ = [
     "Match",
     "ModelError",
     "Only",
+    "Onnxsim",
     "Operand",
     "Pass",
     "Pipeline",
@@ -104,6 +109,7 @@ __all__ = [
     "UsageError",
     "Verify",
     "groups",
+    "onnxsim_rewriter",
     "optimize",
     "rule",
 ]
