@@ -16,7 +16,7 @@ class SurgeonError(Exception):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(visible(" ".join(message.split())))
 
 
 class ModelError(SurgeonError):
@@ -56,6 +56,13 @@ class RuleError(SurgeonError):
 
 class ContradictionError(ModelError):
     """Shape inference and the shape evaluator disagree about a node: one of them is wrong, so nothing is done."""
+
+
+def visible(text: str) -> str:
+    """``text`` with escapes in the place of what does not print: names out of a file may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from surgeon_passes.engines import Isolate, isolated
 from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
-from surgeon_passes.model.graphs import model_of_graph
+from surgeon_passes.model.graphs import check_depth, model_of_graph
 from surgeon_passes.model.light import one_line
 from surgeon_passes.model.put_back import put_back
 from surgeon_passes.passes import (
@@ -162,6 +162,7 @@ class Pipeline:
             result.isolated = isolate is not False
             if isinstance(source, gs.Graph):
                 put_back(result.graph, source)
+                result.model = model_of_graph(source)  # what it was made of holds no edges any more
         return result
 
     def without(self, skip: Sequence[str], registry: Registry) -> Pipeline:
@@ -193,6 +194,8 @@ def _blaming(source: Source) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise ModelError(f"{_name(source)}: not a valid model: it holds a text that is not UTF-8 ({error})") from error
+    except MemoryError as error:
+        raise ModelError(f"{_name(source)}: there is not enough memory ({error})") from error
     except Exception as error:
         if isinstance(error, SurgeonError) and not (isinstance(error, RuleError) and error.__cause__):
             raise  # the function of a rule may fail over what is wrong with the model
@@ -243,6 +246,7 @@ def load(source: Source) -> Model:
 
 def _load(source: str | os.PathLike[str] | onnx.ModelProto | gs.Graph) -> Model:
     if isinstance(source, gs.Graph):
+        check_depth(source, source.name or "the graph")
         proto, weights = export_light(model_of_graph(source))
         return import_model(proto, source.name or "the graph", weights)
     if isinstance(source, onnx.ModelProto):

@@ -17,7 +17,7 @@ import click
 from surgeon_passes import watch
 from surgeon_passes.cli.supervise import isolates
 from surgeon_passes.engines import Isolate
-from surgeon_passes.errors import RuleError, SurgeonError
+from surgeon_passes.errors import RuleError, SurgeonError, visible
 from surgeon_passes.watch import SECONDS
 
 
@@ -82,8 +82,8 @@ def _blamed(error: Exception) -> int:
 
 
 def say(text: str, nl: bool = True) -> None:
-    """Print what the command is asked for."""
-    click.echo(text, file=_stdout.get(), nl=nl)
+    """Print what the command is asked for; what a terminal would obey is escaped."""
+    click.echo("\n".join(map(visible, text.split("\n"))), file=_stdout.get(), nl=nl)
 
 
 _stdout: ContextVar[Any] = ContextVar("stdout", default=None)

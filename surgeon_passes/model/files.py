@@ -62,7 +62,9 @@ def _parsed(data: Callable[[], bytes], name: str, weights: Weights) -> onnx.Mode
     try:
         proto.ParseFromString(data())
     except DecodeError:
-        raise ModelError(f"{name}: not an ONNX model, or cut short (protobuf cannot decode it)") from None
+        raise ModelError(
+            f"{name}: not an ONNX model, cut short, or nested too deep (protobuf cannot decode it)"
+        ) from None
     check_proto(proto, name, weights)
     return proto
 
