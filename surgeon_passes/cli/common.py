@@ -17,7 +17,7 @@ import click
 from surgeon_passes import watch
 from surgeon_passes.cli.supervise import isolates
 from surgeon_passes.engines import Isolate
-from surgeon_passes.errors import RuleError, SurgeonError, visible
+from surgeon_passes.errors import ModelError, RuleError, SurgeonError, visible
 from surgeon_passes.watch import SECONDS
 
 
@@ -83,7 +83,12 @@ def _blamed(error: Exception) -> int:
 
 def say(text: str, nl: bool = True) -> None:
     """Print what the command is asked for; what a terminal would obey is escaped."""
-    click.echo("\n".join(map(visible, text.split("\n"))), file=_stdout.get(), nl=nl)
+    try:
+        click.echo("\n".join(map(visible, text.split("\n"))), file=_stdout.get(), nl=nl)
+    except BrokenPipeError:
+        return  # nobody reads on
+    except OSError as error:
+        raise ModelError(f"standard output cannot be written ({error.strerror or error})") from None
 
 
 _stdout: ContextVar[Any] = ContextVar("stdout", default=None)

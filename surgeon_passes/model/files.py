@@ -35,6 +35,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Weights]:
     """
     name = os.fspath(path)
     weights = Weights(os.path.dirname(os.path.abspath(name)))
+    weights.home = os.path.dirname(os.path.realpath(name))
     try:
         if os.path.getsize(name) < MAPPED_FROM or not os.path.isfile(name):
             return read_proto(path), weights

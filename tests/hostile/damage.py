@@ -146,7 +146,7 @@ def main() -> None:
         counted = Counter(outcomes(options.count, options.seed, Path(name), options.keep))
     for (kind, found), times in sorted(counted.items()):
         print(f"{times:5}  {kind}: {found}")
-    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:5}  MB at most")
+    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:5}  MB of memory at most")
 
 
 if __name__ == "__main__":
