@@ -10,15 +10,17 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from surgeon_passes import watch
 from surgeon_passes.cli.supervise import isolates
-from surgeon_passes.engines import Isolate
 from surgeon_passes.errors import ModelError, RuleError, SurgeonError, visible
 from surgeon_passes.watch import SECONDS
+
+if TYPE_CHECKING:
+    from surgeon_passes.engines import Isolate
 
 
 class _Unwinding:
@@ -61,9 +63,10 @@ def guarded(action: Callable[[], int], debug: bool) -> int:
             return 128 + number
         if isinstance(error, SystemExit):
             raise
+        code = _blamed(error)
         if debug:
-            traceback.print_exc()
-        return _blamed(error)
+            traceback.print_exception(error)
+        return code
 
 
 def _blamed(error: Exception) -> int:
@@ -126,6 +129,8 @@ def runtime_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def isolation(isolate: bool, timeout: float, memory: str | None) -> bool | Isolate:
     """What a run is told. After a crash ONNX Runtime is kept apart without being asked."""
+    from surgeon_passes.engines import Isolate
+
     watch.allow(timeout)
     return Isolate(timeout, memory) if isolate or isolates() else False
 
