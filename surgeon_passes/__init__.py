@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
     from surgeon_passes.engines import Isolate
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
+    from surgeon_passes.explain import explain
     from surgeon_passes.grouping import Group, groups
     from surgeon_passes.onnxsim import onnxsim_rewriter
     from surgeon_passes.passes import (
@@ -63,6 +64,7 @@ _HOMES = {
         "Verify",
     ),
     "pipeline": ("Pipeline", "optimize"),
+    "explain": ("explain",),
     "grouping": ("Group", "groups"),
     "onnxsim": ("onnxsim_rewriter",),
     "selection": ("Only",),
@@ -108,6 +110,7 @@ __all__ = [
     "Tolerances",
     "UsageError",
     "Verify",
+    "explain",
     "groups",
     "onnxsim_rewriter",
     "optimize",
