@@ -21,6 +21,7 @@ Exit codes, the first that holds:
   3  every input was given a fixed shape and dynamic items remain
   7  rewrites were refuted and undone; the result is good
   0  all well
+  1  a bug; 128 + n: ended by signal n
 With --force the file is written with 4 and 5 too."""
 
 
