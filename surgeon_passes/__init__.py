@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from surgeon_passes.explain import explain
     from surgeon_passes.grouping import Group, groups
     from surgeon_passes.onnxsim import onnxsim_rewriter
+    from surgeon_passes.operators import Operator
     from surgeon_passes.passes import (
         Cleanup,
         Constants,
@@ -67,6 +68,7 @@ _HOMES = {
     "explain": ("explain",),
     "grouping": ("Group", "groups"),
     "onnxsim": ("onnxsim_rewriter",),
+    "operators": ("Operator",),
     "selection": ("Only",),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
@@ -96,6 +98,7 @@ __all__ = [
     "Only",
     "Onnxsim",
     "Operand",
+    "Operator",
     "Pass",
     "Pipeline",
     "Registry",
