@@ -61,6 +61,8 @@ class Result:
     blocks: tuple[Block, ...] = ()
     """sums of parallel linear branches that are left, and why"""
     find_near_misses: Callable[[], list[Decision]] = list
+    isolated: bool = False
+    """whether ONNX Runtime was kept in a process of its own"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 

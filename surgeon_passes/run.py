@@ -180,7 +180,10 @@ class Run:
         try:
             feeds, expected = self.feeds()
         except RuntimeFailure as failure:
-            return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
+            reason = f"the original does not run: {failure}"
+            if not failure.is_fatal:
+                reason = f"no inputs could be made up: {failure}; give --data"
+            return EndCheck("not run", reason=reason)
         files = (self.runnable, self.weights), (with_references(proto), weights or self.weights)
         return end_check(*files, feeds, self.verify.tolerances, expected)
 

@@ -48,6 +48,15 @@ class Literal:
     value: Scalar | tuple[object, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
+    def __eq__(self, other: object) -> bool:
+        """NaN is itself: since Python 3.13 fields are compared one by one, no longer as tuples."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return (self.value,) == (other.value,)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Capture:

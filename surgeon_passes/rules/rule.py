@@ -80,6 +80,13 @@ class Rule:
     """ONNX function text for an emitted custom operator, so that ONNX Runtime can check it"""
     doc: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
+    file: str = field(default="", compare=False)
+    """the rules file that it was read from, if any"""
+
+    @property
+    def label(self) -> str:
+        """Its name, behind the rules file that it was read from."""
+        return f"{self.file}: {self.name}" if self.file else self.name
 
     @property
     def family(self) -> str:
