@@ -18,7 +18,7 @@ from surgeon_passes.model.files import with_weights, write_proto
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.weights import Weights
 from surgeon_passes.ops.custom import find
-from surgeon_passes.ops.schema import STANDARD
+from surgeon_passes.ops.schema import STANDARD, is_microsoft
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import Counts
@@ -192,7 +192,7 @@ class Result:
 
 def _is_known(name: str) -> bool:
     domain, _, op = name.rpartition(".")
-    return domain in STANDARD or domain.startswith("com.microsoft") or find(domain, op) is not None
+    return domain in STANDARD or is_microsoft(domain) or find(domain, op) is not None
 
 
 __all__: Sequence[str] = ["Result"]

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from surgeon_passes.region import Verdict
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value
 from surgeon_passes.verify.activations import Activations
-from surgeon_passes.verify.assemble import assemble
+from surgeon_passes.verify.assemble import assemble, unknown_operators
 from surgeon_passes.verify.bounds import HALF
 from surgeon_passes.verify.inputs import LARGE
 from surgeon_passes.verify.reference import ReferenceSession
@@ -42,6 +42,11 @@ def check_alone(trial: Trial, graph: gs.Graph, activations: Activations | None, 
     try:
         after = _load(trial, graph, 1)
     except (RuntimeFailure, Unfit) as failure:
+        unknown = unknown_operators(trial.piece.sides.after, graph)
+        if unknown:
+            reason = f"ONNX Runtime does not know {', '.join(unknown)}: give reference= to the rule, or tell it by an Operator"
+            trial.verdict = Verdict("unverified", None, "", reason)
+            return
         after = None
         trial.note = f"the rewritten region does not load: {_explained(trial, failure)}"
     alone = _Alone(trial, graph, before, after)
