@@ -44,7 +44,8 @@ def check_alone(trial: Trial, graph: gs.Graph, activations: Activations | None, 
     except (RuntimeFailure, Unfit) as failure:
         unknown = unknown_operators(trial.piece.sides.after, graph)
         if unknown:
-            reason = f"ONNX Runtime does not know {', '.join(unknown)}: give reference= to the rule, or tell it by an Operator"
+            mend = "give reference= to the rule, or tell it by an Operator"
+            reason = f"ONNX Runtime does not know {', '.join(unknown)}: {mend}"
             trial.verdict = Verdict("unverified", None, "", reason)
             return
         after = None
