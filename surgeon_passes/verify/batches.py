@@ -126,7 +126,8 @@ class _Checker:
         self.count += 1
         piece = piece_of(self.count, sides, wide, self.types)
         reduction = reduction_length(sides.images(), self.types)
-        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
+        reducible = not sides.region.cone and not sides.gives_constants()
+        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
         trial.resolution = max((_STEP[f] for f in floats if f in _STEP), default=0.0)

@@ -42,6 +42,10 @@ class Sides:
         yield from self.before
         yield from self.after
 
+    def gives_constants(self) -> bool:
+        """Whether an output is a constant on either side: its size is written down, whatever that of the inputs."""
+        return any(isinstance(t, gs.Constant) for pair in self.region.outputs for t in pair)
+
     def original_name(self, local: str) -> str:
         """What the model calls the tensor or node behind a local name."""
         for names in self.names:

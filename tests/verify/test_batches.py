@@ -245,6 +245,13 @@ def test_folding_to_a_constant_and_back_to_an_input() -> None:
     assert [v.status for v in check([good, bad], Known({}), graph_of())] == ["verified", "refuted"]
 
 
+def test_a_constant_result_keeps_the_size_of_its_inputs() -> None:
+    """A row more would be one more in what was computed, and none in what is written down."""
+    k = {"zero": np.array(0, np.int64), "Y": np.zeros((1, 2), np.int64)}
+    folded = region("y = Mul(x, zero)", "", outputs=(("y", "Y"),), constants=k, exactness=Exactness.EXACT)
+    assert verdict(folded, typed(x=(TensorProto.INT64, [1, 2]))).status == "verified"
+
+
 def test_minus_zero_is_not_zero_where_exact() -> None:
     one = region("y = Neg(k)", "", [("y", "k2")], {"k": np.float32([0]), "k2": np.float32([0])}, Exactness.EXACT)
     assert verdict(one, Known({})).status == "refuted"
