@@ -118,8 +118,9 @@ class _Checker:
         return bool(self.functions) and calls_function(sides, self.functions)
 
     def wide_floats(self, sides: Sides, floats: set[int]) -> set[int]:
-        """Types that bound the float32 check: half precision counts where the new constants were rounded to it."""
-        rounded = {elem_type(c) for c in sides.new_constants} & HALF
+        """Types that bound the float32 check: half precision counts where the new constants were rounded to it, or old ones
+        that are gone: the root of 2, say, which an operator now has to the last bit."""
+        rounded = {elem_type(c) for c in (*sides.new_constants, *sides.old_constants())} & HALF
         return (floats - HALF) | rounded | {int(TensorProto.FLOAT)}
 
     def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...]) -> Trial:

@@ -42,6 +42,13 @@ class Sides:
         yield from self.before
         yield from self.after
 
+    def old_constants(self) -> list[gs.Constant]:
+        """Constants that are read before alone."""
+        kept = {id(t) for image in self.after for t in image.inputs}
+        kept |= {id(after) for _, after in self.region.outputs}
+        known = {id(t) for image in self.before for t in image.inputs}
+        return [c for c in self.constants if id(c) in known - kept]
+
     def gives_constants(self) -> bool:
         """Whether an output is a constant on either side: its size is written down, whatever that of the inputs."""
         return any(isinstance(t, gs.Constant) for pair in self.region.outputs for t in pair)

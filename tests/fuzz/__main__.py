@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,11 +15,13 @@ from typing import Any
 
 import onnx
 
+from benchmarks.entries import Entry, models
 from tests.patterns.test_examples import RULES
 
-from .cases import case
+from .cases import Case, case
 from .choices import Seeded
-from .judge import judge
+from .judge import Finding, judge
+from .real import real_case
 
 CHUNK = 100
 """graphs of a piece of work"""
@@ -59,7 +62,10 @@ def chunk(number: int, folder: str) -> Tally:
 
 def _one(number: int, folder: str, tally: Tally) -> None:
     drawn = case(Seeded(number))
-    found = judge(drawn, strict=number % 4 == 0, again=number % 2 == 0)
+    _count(str(number), drawn, judge(drawn, strict=number % 4 == 0, again=number % 2 == 0), folder, tally)
+
+
+def _count(name: str, drawn: Case, found: Finding, folder: str, tally: Tally) -> None:
     if found.refused:
         tally.refused[found.refused[:80]] += 1
         return
@@ -70,9 +76,19 @@ def _one(number: int, folder: str, tally: Tally) -> None:
     tally.opsets[str(drawn.model.opset_import[0].version)] += 1
     tally.unverified.update(found.unverified)
     for fault in found.faults:
-        path = Path(folder) / f"graph_{number}.onnx"
-        onnx.save(drawn.model, path)
-        tally.faults.append(f"{number} {drawn.sets} {drawn.options}: {fault}")
+        onnx.save(drawn.model, Path(folder) / f"{name}.onnx")
+        tally.faults.append(f"{name} {drawn.sets} {drawn.options} {drawn.skip}: {fault}")
+
+
+def real(seed: int, folder: str, entry: Entry, path: Path) -> Tally:
+    """One real model in the dress that the seed draws."""
+    tally = Tally()
+    began = time.process_time()
+    name = f"{entry['name']}_{seed}"
+    drawn = real_case(Seeded(seed * SPAN + zlib.crc32(entry["name"].encode())), entry, path)
+    _count(name, drawn, judge(drawn), folder, tally)
+    tally.seconds = time.process_time() - began
+    return tally
 
 
 def report(tally: Tally) -> Iterator[str]:
@@ -91,20 +107,32 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="each stands for other graphs")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "--real", type=int, metavar="TIMES", help="real models, each so often in another dress, instead"
+    )
     parser.add_argument("--failures", default="fuzz-failures", help="folder for models that fail")
     options = parser.parse_args(argv)
     Path(options.failures).mkdir(exist_ok=True, parents=True)
-    first = options.seed * SPAN // CHUNK
-    pieces = range(first, first + -(-options.graphs // CHUNK))
     tally = Tally()
     with ProcessPoolExecutor(options.jobs) as workers:
-        for found in workers.map(chunk, pieces, [options.failures] * len(pieces)):
+        for waiting in [workers.submit(*work) for work in _work(options)]:
+            found = waiting.result()
             tally.add(found)
             for fault in found.faults:
                 print(fault, flush=True)
             _note(options.failures, tally)
     print("\n".join(report(tally)))
     return 1 if tally.faults else 0
+
+
+def _work(options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
+    if options.real:
+        for turn in range(options.real):
+            yield from ((real, options.seed + turn, options.failures, entry, path) for entry, path in models())
+        return
+    first = options.seed * SPAN // CHUNK
+    for piece in range(first, first + -(-options.graphs // CHUNK)):
+        yield (chunk, piece, options.failures)
 
 
 def _note(folder: str, tally: Tally) -> None:

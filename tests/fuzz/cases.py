@@ -10,7 +10,8 @@ import onnx
 from hypothesis import strategies as st
 
 from .blocks import BLOCKS, example
-from .choices import Choices, Drawn, flip
+from .choices import Choices, Drawn, flip, odds
+from .dress import dressed
 from .examples import examples
 from .fragment import Array
 from .grow import Grower
@@ -22,17 +23,20 @@ OFF = ("ort", "npu", "batch_norm", "compact")
 
 @dataclass
 class Case:
-    """``sets`` are added to the default ones; ``options`` are those of Rewrite."""
+    """``sets`` are added to the default ones, ``skip`` names rules that are left out; ``options`` are those of Rewrite."""
 
     model: onnx.ModelProto
     feeds: list[dict[str, Array]]
     sets: tuple[str, ...] = ()
     options: dict[str, bool] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    is_real: bool = False
+    """whether inputs cannot be made up"""
 
     def __repr__(self) -> str:
         text = onnx.printer.to_text(self.model)
-        return f"Case(sets={self.sets}, options={self.options}, sources={self.sources},\n{text})"
+        return f"Case(sets={self.sets}, options={self.options}, skip={self.skip}, sources={self.sources},\n{text})"
 
 
 @cache
@@ -67,8 +71,18 @@ def case(choices: Choices, opsets: Sequence[int] = OPSETS) -> Case:
         if grower.commit(fragment):
             sources.append(fragment.source)
     model, feeds = grower.model()
+    if odds(choices, 3):
+        model = dressed(choices, model)
     sets = (chosen,) if chosen else ()
-    return Case(model, feeds, sets, options, tuple(sources))
+    return Case(model, feeds, sets, options, tuple(sources), _skipped(choices, grower, chosen))
+
+
+def _skipped(choices: Choices, grower: Grower, chosen: str) -> tuple[str, ...]:
+    """Some rules stand back now and then, so that others come to their places."""
+    if not odds(choices, 4):
+        return ()
+    names = names_at(grower.opset, chosen)
+    return tuple(dict.fromkeys(choices.pick(names) for _ in range(choices.number(1, 40))))
 
 
 @st.composite

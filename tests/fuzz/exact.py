@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from surgeon_passes.region import Tolerances
 from surgeon_passes.runtime import RuntimeFailure, Session
+from surgeon_passes.verify.endcheck import output_gap
+from surgeon_passes.verify.inputs import one_ulp
 
 from .fragment import Array
 
@@ -110,6 +113,65 @@ def exact_output(model: onnx.ModelProto, feeds: Mapping[str, Array], output: str
             return np.asarray(ReferenceEvaluator(wide).run(None, given)[0])
     except Exception:  # onnx's reference has no common class of errors
         return None
+
+
+def moved(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """The model with every weight moved by one step of its type, up or down."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    held = [*made.graph.initializer, *(t for nodes in _all_nodes(made) for n in nodes for t in _constants(n))]
+    for number, tensor in enumerate(held):
+        value = numpy_helper.to_array(tensor)
+        if value.dtype.kind == "f" and value.size > 1:
+            tensor.CopyFrom(numpy_helper.from_array(one_ulp(value, 100 * seed + number), tensor.name))
+    return made
+
+
+def _all_nodes(model: onnx.ModelProto) -> Iterator[Any]:
+    todo: list[Any] = [model.graph.node, *(f.node for f in model.functions)]
+    while todo:
+        nodes = todo.pop()
+        yield nodes
+        todo += [a.g.node for n in nodes for a in n.attribute if a.type == AttributeProto.GRAPH]
+
+
+def _constants(node: onnx.NodeProto) -> list[TensorProto]:
+    return [a.t for a in node.attribute if node.op_type == "Constant" and a.type == AttributeProto.TENSOR]
+
+
+def is_noise(model: onnx.ModelProto, feeds: Mapping[str, Array], output: str, a: Array, b: Array) -> bool:
+    """Whether ``b`` is no farther from ``a``, of the original, than four times what the last bits of its weights do."""
+    alone = needed_for(model, output)
+    read = {i.name for i in alone.graph.input}
+    noise = 0.0
+    for seed in range(3):
+        given = {n: one_ulp(v, seed + 50) for n, v in feeds.items() if n in read}
+        gap = output_gap(a, Session(moved(alone, seed)).run(given)[output])
+        noise = max(noise, 0.0 if gap.reason else gap.error)
+    gap = output_gap(a, b)
+    return not gap.reason and gap.error <= FACTOR * noise
+
+
+def is_beyond_numbers(model: onnx.ModelProto, feeds: Mapping[str, Array], output: str, a: Array, b: Array) -> bool:
+    """Whether infinities or NaN flow inside, and ``a`` and ``b`` agree where both are finite.
+
+    Of ``x - x`` and ``0 * x``, no rule of real arithmetic holds for an infinite x.
+    """
+    if a.dtype.kind != "f" or a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    both = np.isfinite(a) & np.isfinite(b)
+    gap = output_gap(np.where(both, a, 0), np.where(both, b, 0))
+    return not gap.reason and gap.error <= Tolerances().end and _overflows_inside(needed_for(model, output), feeds)
+
+
+def _overflows_inside(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> bool:
+    public = {o.name for o in model.graph.output}
+    inside = [o for n in model.graph.node for o in n.output if o and o not in public]
+    model.graph.output.extend(onnx.ValueInfoProto(name=o) for o in inside)
+    read = {i.name for i in model.graph.input}
+    found = Session(model).run({n: v for n, v in feeds.items() if n in read}, inside)
+    values = (v for v in found.values() if isinstance(v, np.ndarray) and v.dtype.kind == "f")
+    return any(not np.isfinite(v).all() for v in values)
 
 
 def is_rounding(a: Array, b: Array, exact: Array) -> bool:

@@ -18,7 +18,7 @@ from surgeon_passes.verify.endcheck import output_gap
 from tests.e2e.holds import assert_same_interface
 
 from .cases import Case
-from .exact import exact_output, is_rounding
+from .exact import exact_output, is_beyond_numbers, is_noise, is_rounding
 from .fragment import Array
 
 
@@ -60,13 +60,14 @@ def judge(case: Case, strict: bool = True, again: bool = True) -> Finding:
 def optimized(case: Case, model: onnx.ModelProto, verify: str) -> sp.Result:
     passes = default_passes(sets=case.sets)
     passes = tuple(_with_options(p, case) for p in passes)
-    return sp.Pipeline(*passes).run(model, verify=verify)
+    data = (lambda: case.feeds) if case.is_real else None
+    return sp.Pipeline(*passes).run(model, verify=sp.Verify(mode=verify, data=data))
 
 
 def _with_options(step: sp.Pass, case: Case) -> sp.Pass:
     if not isinstance(step, Rewrite):
         return step
-    return Rewrite(*step.sets, **case.options)
+    return Rewrite(*step.sets, skip=case.skip, **case.options)
 
 
 def _judge_mode(case: Case, mode: str, expected: Sequence[dict[str, Array]], finding: Finding, again: bool) -> None:
@@ -78,10 +79,13 @@ def _judge_mode(case: Case, mode: str, expected: Sequence[dict[str, Array]], fin
     assert_same_interface(case.model, result.proto, {})
     assert result.converged, "does not converge"
     refuted = [d for d in result.undone if d.verdict == "refuted"]
+    if finding.rounding:  # the end check knows the noise of inputs alone
+        refuted = [d for d in refuted if not d.reason.startswith("the end check failed")]
     assert not refuted, f"refuted: {[(d.rule, d.root, d.reason) for d in refuted]}"
     if mode == "strict":
         finding.unverified.update(f"{d.rule}: {d.reason}" for d in result.decisions if d.verdict == "unverified")
-        assert result.check is not None and result.check.status != "different", f"end check: {result.check}"
+        assert result.check is not None
+        assert result.check.status != "different" or finding.rounding, f"end check: {result.check}"
     end = end_check(case.model, result.proto, case.feeds, tolerances(case), expected)
     if end.status != "equal":
         finding.rounding |= is_all_rounding(case, result.proto, expected)
@@ -104,16 +108,23 @@ def _bytes(model: onnx.ModelProto) -> bytes:
 
 
 def is_all_rounding(case: Case, result: onnx.ModelProto, expected: Sequence[dict[str, Array]]) -> bool:
+    """Whether what differs beyond the tolerance does so by what rounding and overflow do to the original, too."""
     session = Session(result)
     for feeds, before in zip(case.feeds, expected, strict=True):
         after = session.run(feeds)
         for name, value in before.items():
             gap = output_gap(value, after[name])
-            if gap.reason or gap.error > tolerances(case).end:
-                exact = exact_output(case.model, feeds, name)
-                if exact is None or not is_rounding(value, after[name], exact):
-                    return False
+            if (gap.reason or gap.error > tolerances(case).end) and not _is_excused(case, feeds, name, value, after):
+                return False
     return True
+
+
+def _is_excused(case: Case, feeds: dict[str, Array], name: str, a: Array, after: dict[str, Array]) -> bool:
+    b = after[name]
+    exact = exact_output(case.model, feeds, name)
+    if exact is not None and is_rounding(a, b, exact):
+        return True
+    return is_noise(case.model, feeds, name, a, b) or is_beyond_numbers(case.model, feeds, name, a, b)
 
 
 def check(model: onnx.ModelProto) -> None:

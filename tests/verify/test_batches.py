@@ -356,6 +356,15 @@ def test_half_precision_without_new_constants_is_held_to_the_float_bound() -> No
     assert verdict(near, types).status == "refuted"
 
 
+@pytest.mark.parametrize(("root", "status"), [(2**0.5, "verified"), (1.5, "refuted")])
+def test_a_half_constant_that_goes_was_rounded(root: float, status: str) -> None:
+    """float16 has the root of 2 to 1e-4; what is written out with it differs from Gelu by as much."""
+    k = {"root": np.float16(root), "one": np.float16(1), "half": np.float16(0.5)}
+    text = "d = Div(x, root)\ne = Erf(d)\ns = Add(e, one)\nh = Mul(s, half)\ny = Mul(x, h)"
+    types = typed(x=(TensorProto.FLOAT16, [2, 4, 6, 6]))
+    assert verdict(region(text, "y2 = Gelu(x)", constants=k, opset=20), types).status == status
+
+
 def test_double_convolutions_are_computed_by_the_reference() -> None:
     types = typed(x=(TensorProto.DOUBLE, [1, 8, 6, 6]))
     found = verdict(conv_bn(dtype=np.float64), types)

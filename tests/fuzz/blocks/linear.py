@@ -44,6 +44,8 @@ def matmul(grower: Grower) -> Fragment:
         if p.maybe():
             operands = [name, p.weights(*p.choose((out,), (1, out), ()))]
             name = p.node("Add", *(operands[::-1] if p.maybe() else operands))
+        if x.rank == 2 and p.number(0, 3) == 0:
+            name = batch_norm(p, name, out)
         if p.number(0, 2) == 0:
             name = p.node(p.choose("Relu", "Sigmoid", "Tanh"), name)
         wide = out

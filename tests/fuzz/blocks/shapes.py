@@ -78,7 +78,9 @@ def squeezes(grower: Grower) -> Fragment:
         rank = x.rank + len(axes)
         name = p.node("Transpose", name, perm=permutation(p, rank))
         return p.done(name if p.maybe() else p.node("Unsqueeze", name, p.ints(p.number(0, rank))))
-    return p.done(p.node("Squeeze", name, p.ints(*axes[: p.number(1, len(axes))])))
+    gone = axes[: p.number(1, len(axes))]
+    name = p.node("Squeeze", name, p.ints(*gone))
+    return p.done(p.node("Unsqueeze", name, p.ints(*gone)) if p.maybe() else name)
 
 
 def slices(grower: Grower) -> Fragment:
