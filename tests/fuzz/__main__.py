@@ -62,7 +62,7 @@ def chunk(number: int, folder: str) -> Tally:
 
 def _one(number: int, folder: str, tally: Tally) -> None:
     drawn = case(Seeded(number))
-    _count(str(number), drawn, judge(drawn, strict=number % 4 == 0, again=number % 2 == 0), folder, tally)
+    _count(str(number), drawn, judge(drawn, strict=number % 4 == 0, twice=number % 2 == 0), folder, tally)
 
 
 def _count(name: str, drawn: Case, found: Finding, folder: str, tally: Tally) -> None:

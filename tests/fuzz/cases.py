@@ -61,7 +61,7 @@ def case(choices: Choices, opsets: Sequence[int] = OPSETS) -> Case:
     grower = Grower(choices, opset, fixed=choices.number(0, 3) == 0)
     options: dict[str, bool] = {}
     sources = []
-    for _ in range(choices.number(1, 5)):
+    for _ in range(choices.number(1, 7)):
         if choices.number(0, 9) < 6:
             own = names_of(chosen, opset) if chosen and flip(choices) else ()
             fragment, found = example(grower, own or names_at(opset, chosen))

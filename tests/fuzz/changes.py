@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from .choices import Choices, flip, noise, odds
+from .choices import Choices, flip, noise
 from .fragment import Array, Fragment, Tensor
 
 COMMUTE = ("Add", "Mul", "Sum", "Max", "Min", "And", "Or", "Equal")
@@ -153,11 +153,11 @@ USUAL = (other_numbers, turned)
 
 
 def changed(choices: Choices, fragment: Fragment) -> Fragment:
-    """Usual changes, in one of three fragments another one."""
+    """Usual changes, in two of five fragments another one."""
     for change in USUAL:
         if flip(choices):
             fragment = change(choices, fragment)
-    if odds(choices, 3):
+    if choices.number(0, 4) > 2:
         fragment = choices.pick(CHANGES[2:])(choices, fragment)
     return fragment
 

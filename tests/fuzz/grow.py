@@ -54,6 +54,8 @@ class Grower:
         return (SIZES[name][0],) if self.fixed else SIZES[name]
 
     def some_dim(self) -> Pair:
+        if odds(self.choices, 30):
+            return self.whole(0)
         name = self.choices.pick(tuple(SIZES))
         if self.choices.number(0, 2) == 0:
             return (SIZES[name][0],) * self.runs
@@ -104,7 +106,7 @@ class Grower:
         self.count += 1
         prefix = f"b{self.count}_"
         if change:
-            fragment = changed(self.choices, fragment)
+            fragment = self._shared(changed(self.choices, fragment))
         fragment = self._retyped(fragment)
         try:
             fragment = renamed(lowered(fragment, self.opset), prefix)
@@ -125,6 +127,15 @@ class Grower:
         if made:
             self._keep(fragment, made)
         return made
+
+    def _shared(self, fragment: Fragment) -> Fragment:
+        """Now and then weights that are there already."""
+        constants = dict(fragment.constants)
+        for name, value in fragment.constants.items():
+            same = [v for v in self.held.values() if v.dtype == value.dtype and v.shape == value.shape]
+            if same and value.dtype.kind == "f" and value.size > 1 and odds(self.choices, 4):
+                constants[name] = self.choices.pick(same)
+        return replace(fragment, constants=constants)
 
     def _retyped(self, fragment: Fragment) -> Fragment:
         """As half or double precision, with Casts in front."""
@@ -187,6 +198,11 @@ class Grower:
         if made and flip(self.choices):
             outputs.append(self.choices.pick(made))
         outputs = outputs or made[-1:]
+        if self.inputs and odds(self.choices, 16):
+            outputs.append(self.choices.pick(self.inputs))
+        if self.held and odds(self.choices, 16):
+            name = self.choices.pick(tuple(self.held))
+            outputs.append(Tensor(name, (self.held[name],) * self.runs))
         if not odds(self.choices, 8):
             outputs = list({t.name: t for t in outputs}.values())
         by_pair = {pair: name for name, pair in SIZES.items()}

@@ -93,6 +93,10 @@ class Piece:
     def any_float(self) -> Tensor:
         return self.ranked(2, 3, 4, 1)
 
+    def anything(self) -> Tensor:
+        """A scalar, too."""
+        return self.ranked(2, 3, 4, 1, 0)
+
     def like(self, tensor: Tensor) -> Tensor:
         """A tensor of the same type and dims."""
         return self.grower.tensor(lambda t: t.dims == tensor.dims, lambda: tensor.dims, tensor.dtype)

@@ -23,7 +23,7 @@ def smaller(p: Piece, x: Tensor) -> tuple[int, ...]:
 
 def unary(grower: Grower) -> Fragment:
     p = Piece(grower, "unary")
-    name = p.read(p.any_float())
+    name = p.read(p.anything())
     for _ in range(p.number(1, 3)):
         name = p.node(p.choose(*UNARY, *WITH_ATTRIBUTE), name)
     return p.done(name)
@@ -31,7 +31,7 @@ def unary(grower: Grower) -> Fragment:
 
 def clips(grower: Grower) -> Fragment:
     p = Piece(grower, "clips")
-    name = p.read(p.any_float())
+    name = p.read(p.anything())
     for _ in range(p.number(1, 3)):
         op = p.choose("Clip", "Relu", "Max", "Min")
         if op == "Clip":
@@ -45,7 +45,7 @@ def clips(grower: Grower) -> Fragment:
 def constants(grower: Grower) -> Fragment:
     """A chain of arithmetic with constants that broadcast."""
     p = Piece(grower, "constants")
-    x = p.any_float()
+    x = p.anything()
     name = p.read(x)
     for _ in range(p.number(1, 4)):
         op = p.choose("Mul", "Add", "Sub", "Div", "Pow", "Max")
@@ -64,7 +64,7 @@ def constants(grower: Grower) -> Fragment:
 def pairs(grower: Grower) -> Fragment:
     """Two tensors of the same dims, or one that broadcasts."""
     p = Piece(grower, "pairs")
-    x = p.any_float()
+    x = p.anything()
     other = p.like(x)
     op = p.choose("Add", "Mul", "Sub", "Div", "Max", "Min", "Sum", "Mean")
     return p.done(p.node(op, p.read(x), p.read(other)))
@@ -72,7 +72,7 @@ def pairs(grower: Grower) -> Fragment:
 
 def casts(grower: Grower) -> Fragment:
     p = Piece(grower, "casts")
-    name = p.read(p.any_float())
+    name = p.read(p.anything())
     if p.maybe():  # legal integers
         name = p.node("Clip", name, p.constant(np.float32(0)), p.constant(np.float32(9)))
         kinds = (*FLOATS, *OTHERS)
@@ -86,7 +86,7 @@ def casts(grower: Grower) -> Fragment:
 def where(grower: Grower) -> Fragment:
     """A choice by a comparison, by a constant mask, or by an input."""
     p = Piece(grower, "where")
-    x = p.any_float()
+    x = p.anything()
     name = p.read(x)
     kind = p.choose("compare", "constant", "logic")
     if kind == "constant":
@@ -107,7 +107,7 @@ def where(grower: Grower) -> Fragment:
 def activation(grower: Grower) -> Fragment:
     """x·f(x), written out."""
     p = Piece(grower, "activation")
-    x = p.read(p.any_float())
+    x = p.read(p.anything())
     kind = p.choose("swish", "hard", "gelu", "softplus", "tanh", "leaky")
     if kind == "swish":
         gate = p.node("Sigmoid", x)
@@ -130,7 +130,7 @@ def activation(grower: Grower) -> Fragment:
 def dropout(grower: Grower) -> Fragment:
     p = Piece(grower, "dropout")
     count = p.number(1, 2)
-    made = p.several("Dropout", p.read(p.any_float()), count=count)
+    made = p.several("Dropout", p.read(p.anything()), count=count)
     return p.done(*made)
 
 
