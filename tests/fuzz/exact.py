@@ -139,6 +139,13 @@ def _constants(node: onnx.NodeProto) -> list[TensorProto]:
     return [a.t for a in node.attribute if node.op_type == "Constant" and a.type == AttributeProto.TENSOR]
 
 
+def has_extremes(model: onnx.ModelProto) -> bool:
+    """Whether some constant is not finite, or squared would not be."""
+    held = [*model.graph.initializer, *(t for nodes in _all_nodes(model) for n in nodes for t in _constants(n))]
+    values = (v for v in map(numpy_helper.to_array, held) if v.dtype.kind == "f")
+    return any(not (np.abs(v) < np.sqrt(np.finfo(v.dtype).max)).all() for v in values)
+
+
 def is_noise(model: onnx.ModelProto, feeds: Mapping[str, Array], output: str, a: Array, b: Array) -> bool:
     """Whether ``b`` is no farther from ``a``, of the original, than four times what the last bits of its weights do."""
     alone = needed_for(model, output)

@@ -62,6 +62,11 @@ class Fragment:
         return [o for n in self.nodes for o in n.output if o and o not in self.outputs]
 
     @property
+    def reads_nothing(self) -> bool:
+        """Whether some input has no elements."""
+        return any(v.size == 0 for t in self.inputs.values() for v in t.values)
+
+    @property
     def all_outputs(self) -> list[str]:
         """Outputs, each once, and what is inside."""
         return [*dict.fromkeys(self.outputs), *self.inner]

@@ -68,6 +68,8 @@ def _lowered(node: onnx.NodeProto, constants: Mapping[str, Array], opset: int) -
     until, names = MOVED.get(node.op_type, (0, ()))
     if opset < until:
         _move(made, names, constants)
+    if opset < 11 and any(a.name == "axes" and min(a.ints, default=0) < 0 for a in made.attribute):
+        raise CannotLower("axes are not counted from the end yet")
     return made
 
 

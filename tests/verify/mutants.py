@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from surgeon_passes.rules.match import Match, Operand
 from surgeon_passes.rules.pattern import Attrs, Emit, Literal, NameRef, OpId, Rewrite, RewriteLine, RewriteValue
-from surgeon_passes.rules.rule import Replacement, Rule
+from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
 Change = Callable[[Any], Any]
 """Gives the value with a mistake in it, or the value itself where the mistake cannot be made there."""
@@ -47,7 +47,7 @@ def set_to_zero(value: Any) -> Any:
 
 
 def rolled(value: Any) -> Any:
-    return np.roll(value, 1) if _floats(value) or _integers(value) else value
+    return np.roll(value, 1) if (_floats(value) or _integers(value)) and value.size > 1 else value
 
 
 def transposed(value: Any) -> Any:
@@ -84,7 +84,8 @@ def doubled(value: Any) -> Any:
 
 
 def left_out(value: Any) -> Any:
-    return None
+    """Such as a bias."""
+    return None if isinstance(value, np.ndarray) else value
 
 
 VALUES: tuple[Change, ...] = (
@@ -105,16 +106,19 @@ def with_value(rule: Rule, name: str, change: Change) -> Rule:
 
     def function(m: Match) -> Replacement:
         given = rule.function(m) if rule.function is not None else None
-        assert given is not None
-        values = {k: _changed(v, change) if k == name else v for k, v in given.values.items()}
-        return Replacement(given.outcome, leave=given.leave, **values)
+        if given is None or name not in given.values:
+            raise Decline("another outcome")
+        plain = _plain(given.values[name])
+        wrong = change(plain)
+        if wrong is plain:
+            raise Decline("no place for that mistake")
+        return Replacement(given.outcome, leave=given.leave, **{**given.values, name: wrong})
 
     return replace(rule, name=f"{rule.name}__{name}_{change.__name__}", function=function)
 
 
-def _changed(value: Any, change: Change) -> Any:
-    plain = np.asarray(value) if isinstance(value, Operand) and value.value is not None else value
-    return change(plain)
+def _plain(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, Operand) and isinstance(value.value, np.ndarray) else value
 
 
 # --- mistakes in the text ------------------------------------------------------------------------------------------------
@@ -153,6 +157,12 @@ def other_operator(value: RewriteValue) -> Iterator[RewriteValue]:
 def negated(value: RewriteValue) -> Iterator[RewriteValue]:
     if isinstance(value, (Emit, NameRef)):
         yield Emit(OpId("", "Neg"), (value,))
+
+
+def inverted(value: RewriteValue) -> Iterator[RewriteValue]:
+    """Of truth values."""
+    if isinstance(value, (Emit, NameRef)):
+        yield value.args[0] if isinstance(value, Emit) and value.op == ("", "Not") else Emit(OpId("", "Not"), (value,))
 
 
 def attributes_lost(value: RewriteValue) -> Iterator[RewriteValue]:
@@ -194,6 +204,7 @@ TEXTS: tuple[Callable[[RewriteValue], Iterator[RewriteValue]], ...] = (
     swapped,
     other_operator,
     negated,
+    inverted,
     attributes_lost,
     operand_lost,
     other_literal,
@@ -227,7 +238,8 @@ def _somewhere(value: RewriteValue, change: Callable[[RewriteValue], Iterator[Re
                     yield replace(value, args=(*value.args[:at], made, *value.args[at + 1 :]))
 
 
-def value_mutants(rule: Rule, names: Iterator[str]) -> Iterator[Rule]:
+def value_mutants(rule: Rule, names: Iterable[str]) -> Iterator[Rule]:
+    """One mistake in one of the values called so that the function gives."""
     for name in names:
         for change in VALUES:
             yield with_value(rule, name, change)
