@@ -100,7 +100,7 @@ def _judge_mode(case: Case, mode: str, expected: Sequence[dict[str, Array]], fin
 
 
 def _is_overflow(case: Case, finding: Finding, undone: sp.Decision) -> bool:
-    """Whether a rewrite was rightly taken back, and is sound all the same: it overflows, or is the noise of half precision."""
+    """Whether a sound rewrite was rightly taken back: it overflows, or is the noise of half precision."""
     if undone.reason.startswith("the end check failed"):
         return finding.rounding  # it knows the noise of inputs alone
     return ("NaN" in undone.reason or "Inf" in undone.reason) and has_extremes(case.model)

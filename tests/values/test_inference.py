@@ -80,3 +80,21 @@ def test_a_slice_in_a_body_may_begin_where_a_captured_constant_says() -> None:
     feeds = {"x": floats(2, 3, 4), "c": np.array(True)}
     assert run(result, **feeds)["o"].shape == (3, 8)
     same(run(original, **feeds), run(result, **feeds))
+
+
+def test_defaults_that_callers_may_override_tell_no_shape() -> None:
+    """onnx itself takes such a target for known, and what is behind it was folded for the default alone."""
+    proto = model(
+        """g (float[4,6] x, bool c, int64[2] t) => (int64[2] y, float[4,6] z) {
+            a = Reshape(x, t) y = Shape(a)
+            z = If(c)<then_branch = p () => (float[4,6] r) { r = Neg(x) },
+                      else_branch = q () => (float[4,6] r) { r = Identity(x) }>
+        }""",
+        t=np.array([0, -1]),
+    )
+    result = sp.optimize(proto)
+    for target in ([8, 3], [4, 6], [1, 24]):
+        feeds = {"x": floats(4, 6), "c": np.bool_(True), "t": np.array(target)}
+        found = run(result.proto, **feeds)
+        assert found["y"].tolist() == target
+        same(run(proto, **feeds), found)

@@ -25,12 +25,12 @@ SIZES: tuple[dict[str, int], ...] = ({}, {"N": 3, "H": 7, "W": 9, "T": 2})
 TIMES = 10
 MOST = 4
 """mutants that are held against the verifier for each rule in the build; ``--all-mutants`` takes all"""
-CARELESS = {
-    "drop_zero_state": ("{0.0}", "{0.5}"),
-    "drop_zero_lstm_state": ("{0.0}", "{0.5}"),
-    "drop_neutral_operand": ("{0.0}", "{0.5}"),
+CARELESS: dict[str, tuple[str, str, dict[str, None]]] = {
+    "drop_zero_state": ("OfShape(size)", "OfShape<value = float[1] {0.5}>(size)", {}),
+    "drop_zero_lstm_state": ("{0.0}", "{0.5}", {"H": None, "C": None}),
+    "drop_neutral_operand": ("{1.0}", "{1.5}", {}),
 }
-"""rules that look at a number, and what else could stand there in their example"""
+"""rules that look at a number, what else could stand there in their example, and what they would give"""
 
 
 def rewritten(rule: Rule, model: onnx.ModelProto, mode: str, needs: dict[str, bool]) -> sp.Result:
@@ -116,10 +116,10 @@ def test_mutants_of_a_rule_are_refuted(name: str, request: pytest.FixtureRequest
 @pytest.mark.parametrize("name", CARELESS)
 def test_a_rule_that_does_not_look_is_refuted(name: str) -> None:
     rule = RULES[name]
-    right, wrong = CARELESS[name]
+    right, wrong, values = CARELESS[name]
     text = section(rule, "Example")
     before = text[text.index("before:\n") : text.index("after:\n")].removeprefix("before:\n")
     assert right in before
-    careless = replace(rule, function=lambda m: Replacement())
+    careless = replace(rule, function=lambda m: Replacement(**values), guard=None)
     result = rewritten(careless, graph_model(before.replace(right, wrong)), "strict", options(rule))
     assert [(d.rule, d.verdict) for d in result.undone] == [(name, "refuted")]
