@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from surgeon_passes.runtime import RuntimeFailure, Value
-from surgeon_passes.verify.claims import Observed, sizes_of, with_shapes
+from surgeon_passes.verify.claims import Observed, shapes_read, sizes_of, with_shapes
 from surgeon_passes.verify.feeds import Feeds, generate_feeds
 from surgeon_passes.verify.segments import Model, open_model, read_model
 
@@ -80,6 +80,9 @@ class Activations:
             missing = [n for n in wanted if n not in self._shapes]
             if missing:
                 proto, weights = read_model(self._model)
+                if not self._shapes:  # all that may be asked for, in one run
+                    asked = [n for n in shapes_read(proto) if n in (self._made or ())]
+                    missing = list(dict.fromkeys([*missing, *asked]))
                 seeing, outputs = with_shapes(proto, missing)
                 runner = open_model((seeing, weights), extra_outputs=outputs)
                 runs = [runner.run(feeds, outputs) for feeds in self._feeds]

@@ -60,6 +60,11 @@ def _dim(dim: object, sizes: Sizes, default: int) -> int:
 _SUFFIX = "~shape"
 
 
+def shapes_read(model: onnx.ModelProto) -> list[str]:
+    """Tensors that a Shape or Size of the main graph reads."""
+    return [n.input[0] for n in model.graph.node if n.op_type in READS_TYPE and not n.domain]
+
+
 def with_shapes(model: onnx.ModelProto, names: Sequence[str]) -> tuple[onnx.ModelProto, list[str]]:
     """A copy that gives the shapes of these tensors, too, and the names that they come by."""
     seen = onnx.ModelProto()
