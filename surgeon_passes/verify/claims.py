@@ -21,7 +21,9 @@ Observed = tuple[Sizes, Mapping[str, tuple[int, ...]]]
 
 
 def claimed(sides: Sides) -> list[gs.Tensor]:
-    """Boundary tensors, computed by the model, whose size a Shape or Size reads."""
+    """Boundary tensors of the main graph whose size a Shape or Size reads. Names of functions and bodies are their own."""
+    if sides.region.scope.parent is not None or sides.region.scope.is_function:
+        return []
     made = {id(t) for image in sides.images() for t in image.outputs}
     read = (image.inputs[0] for image in sides.images() if image.node.op in READS_TYPE and not image.node.domain)
     found = {id(t): t for t in read if t.name and not isinstance(t, gs.Constant) and id(t) not in made}

@@ -13,6 +13,7 @@ import pytest
 
 import surgeon_passes as sp
 from surgeon_passes.errors import ModelError
+from surgeon_passes.index import Scope
 from surgeon_passes.region import Exactness
 from surgeon_passes.runtime import RuntimeFailure, Session
 from surgeon_passes.values import dims, registry
@@ -48,6 +49,14 @@ def test_named_dims_are_those_of_the_inputs() -> None:
         types = typed(h=(FLOAT, [dim, 3]))
         (found,) = check([asked], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: FEEDS))
         assert found.status == status, found
+
+
+def test_names_in_a_function_are_its_own() -> None:
+    """There, h is another tensor."""
+    inside = replace(FOLDED, scope=Scope(FOLDED.scope.graph, "function pkg.F", opsets={"": 17}, is_function=True))
+    types = typed(h=(FLOAT, [4, 3]))
+    (found,) = check([inside], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: FEEDS))
+    assert found.status == "verified"
 
 
 # --- shape functions that are wrong --------------------------------------------------------------------------------------
