@@ -165,12 +165,13 @@ def pool(grower: Grower) -> Fragment:
 
 
 def training(grower: Grower) -> Fragment:
-    """A BatchNormalization that trains stays one."""
+    """A BatchNormalization that trains stays one. ONNX Runtime writes its statistics over the given ones, where those are
+    initializers: each run of a session gives others."""
     p = Piece(grower, "training")
     _, name, channels = image(p)
     held = [p.weights(channels), p.weights(channels), p.weights(channels), p.positive(channels)]
     made = p.several("BatchNormalization", name, *held, count=3, training_mode=1)
-    return p.done(*made)
+    return p.done(made[0])
 
 
 BLOCKS = (conv_and_more, branches, transposed, pool, branches, conv_and_more, training)
