@@ -42,8 +42,10 @@ def model_types(
     names = names or SizeNames(index.graph)
     proto = export_model(Model(index.graph, extras or Extras()), weights="none")
     del proto.graph.value_info[:]
+    held = {tensor.name for tensor in proto.graph.initializer}  # without theirs onnx reads a constant's values wrongly
     for value in proto.graph.output:
-        _forget_shape(value)
+        if value.name not in held:
+            _forget_shape(value)
     _lighten(proto.graph)
     _forget_defaults(proto)
     _name_inputs(index, proto.graph, names)

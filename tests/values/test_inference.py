@@ -98,3 +98,18 @@ def test_defaults_that_callers_may_override_tell_no_shape() -> None:
         found = run(result.proto, **feeds)
         assert found["y"].tolist() == target
         same(run(proto, **feeds), found)
+
+
+def test_a_constant_that_is_an_output_keeps_its_shape() -> None:
+    """Without it onnx took the axes of the Slice for others."""
+    proto = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 19, "pkg" : 1]>
+        g (float[1,4] x) => (float[a,b] y, float[1,4] z, int64[1] axes) <int64[1] zero = {0}, int64[1] axes = {1}> {
+            y = Slice(x, zero, zero, axes)
+            z = pkg.F(x)
+        }
+        <domain: "pkg", opset_import: ["" : 19]>
+        F (x) => (z) { z = Neg(x) }""")
+    result = sp.optimize(proto)
+    assert [d.dim_value for d in result.proto.graph.output[0].type.tensor_type.shape.dim] == [1, 0]
+    same(run(proto, x=floats(1, 4)), run(result.proto, x=floats(1, 4)))
