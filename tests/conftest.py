@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+collect_ignore = ["example"]
+"""A package of its own, whose tests tests/test_example.py runs."""
+
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
 
