@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
+    from surgeon_passes.engines import Isolate
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
     from surgeon_passes.explain import explain
     from surgeon_passes.grouping import Group, groups
     from surgeon_passes.onnxsim import onnxsim_rewriter
+    from surgeon_passes.operators import Operator
     from surgeon_passes.passes import (
         Cleanup,
         Constants,
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "decisions": ("Decision",),
+    "engines": ("Isolate",),
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
     "passes": (
         "Cleanup",
@@ -65,6 +68,7 @@ _HOMES = {
     "explain": ("explain",),
     "grouping": ("Group", "groups"),
     "onnxsim": ("onnxsim_rewriter",),
+    "operators": ("Operator",),
     "selection": ("Only",),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
@@ -87,12 +91,14 @@ __all__ = [
     "Fold",
     "Group",
     "InlineFunctions",
+    "Isolate",
     "Leaf",
     "Match",
     "ModelError",
     "Only",
     "Onnxsim",
     "Operand",
+    "Operator",
     "Pass",
     "Pipeline",
     "Registry",

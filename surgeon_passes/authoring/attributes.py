@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon_passes.authoring.slots import Slot
+from surgeon_passes.authoring.slots import ODD, Slot, Unfit
 
 Drawer = Callable[[Slot], Any]
 OMIT = object()
@@ -18,7 +18,10 @@ OMIT = object()
 def draw(name: str, slot: Slot) -> Any:
     """A value for attribute ``name``; OMIT where no choice is known."""
     drawer = BY_OPERATOR.get((slot.op, name)) or BY_NAME.get(name)
-    return OMIT if drawer is None else drawer(slot)
+    try:
+        return OMIT if drawer is None else drawer(slot)
+    except ODD as error:
+        raise Unfit from error
 
 
 def wanted(op: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from surgeon_passes.authoring import indices
-from surgeon_passes.authoring.slots import Array, Slot, Unfit
+from surgeon_passes.authoring.slots import ODD, Array, Slot, Unfit
 
 Maker = Callable[[Slot], Array]
 
@@ -15,7 +15,10 @@ Maker = Callable[[Slot], Array]
 def make(slot: Slot) -> Array:
     """An operand for a slot. Raises Unfit where what is there already leaves none."""
     maker = MAKERS.get((slot.op, slot.place)) or MAKERS.get((slot.op, None))
-    return (maker or beside)(slot)
+    try:
+        return (maker or beside)(slot)
+    except ODD as error:
+        raise Unfit from error
 
 
 # --- anything --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ class Unfit(Exception):
     """What was drawn so far leaves no way to go on: draw anew."""
 
 
+ODD = (ValueError, IndexError, ZeroDivisionError)
+"""What comes of shapes that no maker has thought of (a dim of 0, no axis at all)."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor of a graph under construction; ``array`` is its value where it is an input or constant."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, say
 
 if TYPE_CHECKING:
     from surgeon_passes.rules.rule import Rule
@@ -40,7 +40,7 @@ def _check(what: tuple[str, ...], graphs: int, seconds: float, seed: int, everyt
     from surgeon_passes.report.exercises import render
 
     found = [exercise(rule, graphs, seconds, seed) for rule in _rules(what)]
-    click.echo(render(found, everything), nl=False)
+    say(render(found, everything), nl=False)
     return 0 if all(e.passed for e in found) else 2
 
 
@@ -83,5 +83,5 @@ def new_rule(model: str, sources: tuple[str, ...], target: str, name: str | None
 def _new(model: str, sources: tuple[str, ...], target: str, name: str | None) -> int:
     from surgeon_passes.authoring.cutting import cut, write_rule
 
-    click.echo(write_rule(cut(model, sources, target), name or "new_rule"), nl=False)
+    say(write_rule(cut(model, sources, target), name or "new_rule"), nl=False)
     return 0

@@ -17,14 +17,18 @@ from surgeon_passes.region import Exactness, NodeImage
 from surgeon_passes.rules.emit import Emitter
 from surgeon_passes.rules.guard import Guard
 from surgeon_passes.rules.journal import Edit, Journal, Slot
-from surgeon_passes.rules.match import Context, Match
+from surgeon_passes.rules.match import Context, Match, is_floating
 from surgeon_passes.rules.part import Part, Rest, identity, matched
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
+from surgeon_passes.watch import within
 
 Cone = Callable[[gs.Tensor], Iterable[gs.Node]]
 GROWTH = 1.001
 SMALL_GROWTH = 4096
 """Bytes that a rewrite may always add: a bias where there was none."""
+
+INTEGER_CONSTANTS = 9
+"""Opset from which a Constant node, the one form that a function has for them, may hold more than floats."""
 
 
 class Rewriter:
@@ -86,7 +90,9 @@ class Rewriter:
         replacement = self.call(rule, match)
         outcome = replacement.outcome if replacement.outcome is not None else next(iter(rule.rewrites))
         if outcome not in rule.rewrites:
-            raise RuleError(f"{rule.name}: the function chose '{outcome}', not one of {', '.join(rule.rewrites)}")
+            named = ", ".join(filter(None, rule.rewrites))
+            choices = f"not one of {named}" if named else "but the rule has one rewrite, without a name"
+            raise RuleError(f"{rule.name}: the function chose '{outcome}', {choices}")
         rewrite = rule.rewrites[outcome]
         produced = {name for line in rewrite.lines for name in line.outputs}
         removed = _removed(match, replacement)
@@ -118,14 +124,15 @@ class Rewriter:
         if rule.function is None:
             return Replacement()
         try:
-            found = rule.function(match)
+            with within(rule.label):
+                found = rule.function(match)
         except (Decline, RuleError):
             raise
         except CallerAttribute as error:
             raise Decline(str(error)) from None
         except Exception as error:
             where = node_label(match.root)
-            raise RuleError(f"{rule.name}: its function failed at {where}: {type(error).__name__}: {error}") from error
+            raise RuleError(f"{rule.label}: its function failed at {where}: {type(error).__name__}: {error}") from error
         return found if found is not None else Replacement()
 
     def constant_shape(self, tensor: gs.Tensor) -> tuple[int, ...] | None:
@@ -245,8 +252,17 @@ class Rewriter:
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )
+        if scope.is_function and scope.opset("") < INTEGER_CONSTANTS:
+            _check_constants([*(t for n in new for t in n.inputs), *(t for _, t in pairs)])
         self.guard.check(found, self.index)
         return found
+
+
+def _check_constants(tensors: Iterable[gs.Tensor]) -> None:
+    """Decline constants that a function cannot hold below opset 9."""
+    for tensor in tensors:
+        if isinstance(tensor, gs.Constant) and not is_floating(tensor.dtype):
+            raise Decline(f"'{tensor.name}' is {tensor.dtype}, and below opset 9 functions hold floats alone")
 
 
 def _check_bytes(removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from surgeon_passes.pipeline import load
 from surgeon_passes.rules.matcher import Matcher
 from surgeon_passes.rules.registry import Registry
 
-MODELS = Path(os.environ["SURGEON_MODELS"]) if "SURGEON_MODELS" in os.environ else None
 REAL = (
     "rep_dbb_simple__raw",
     "hf_vit_tiny__dyn",
@@ -119,11 +117,9 @@ def test_an_operator_that_holds_a_graph_is_named() -> None:
         cut(model, ["c"], "y")
 
 
-@pytest.mark.skipif(MODELS is None, reason="the models are not here: SURGEON_MODELS names their folder")
 @pytest.mark.parametrize("name", REAL)
-def test_random_cuts_of_real_models_match_where_they_came_from(name: str, tmp_path: Path) -> None:
-    assert MODELS is not None
-    model = load(str(MODELS / f"{name}.onnx"))
+def test_random_cuts_of_real_models_match_where_they_came_from(name: str, models: Path, tmp_path: Path) -> None:
+    model = load(str(models / f"{name}.onnx"))
     state = State(model, Registry(), Verify("off"))
     matched = 0
     for begin, end in _cuts(model, state, random.Random(name)):
