@@ -39,6 +39,7 @@ class Verify:
 
     ``mode``: "strict" applies only what is verified, "available" also what could not be checked, "off" checks nothing.
     ``data``: npz file, folder of npy, or callable giving feeds. ``end_check``: compare the whole models at the end.
+    ``custom_ops``: shared libraries that register custom operators with ONNX Runtime.
     """
 
     mode: str = "strict"
@@ -46,6 +47,7 @@ class Verify:
     end_check: bool = True
     tolerances: Tolerances = field(default_factory=Tolerances)
     seed: int = 0
+    custom_ops: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
