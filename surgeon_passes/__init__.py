@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
     from surgeon_passes.grouping import Group, groups
+    from surgeon_passes.onnxsim import onnxsim_rewriter
     from surgeon_passes.passes import (
         Cleanup,
         Constants,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         Duplicates,
         Fold,
         InlineFunctions,
+        Onnxsim,
         Pass,
         Rewrite,
         Sizes,
@@ -51,6 +53,7 @@ _HOMES = {
         "Duplicates",
         "Fold",
         "InlineFunctions",
+        "Onnxsim",
         "Pass",
         "Rewrite",
         "Sizes",
@@ -59,6 +62,7 @@ _HOMES = {
     ),
     "pipeline": ("Pipeline", "optimize"),
     "grouping": ("Group", "groups"),
+    "onnxsim": ("onnxsim_rewriter",),
     "selection": ("Only",),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
@@ -85,6 +89,7 @@ __all__ = [
     "Match",
     "ModelError",
     "Only",
+    "Onnxsim",
     "Operand",
     "Pass",
     "Pipeline",
@@ -101,6 +106,7 @@ __all__ = [
     "UsageError",
     "Verify",
     "groups",
+    "onnxsim_rewriter",
     "optimize",
     "rule",
 ]

@@ -277,6 +277,11 @@ class GraphIndex:
         """Whether the model has functions, or a live node with bodies."""
         return any(s.is_function for s in self.scopes) or any(r.live for r in self._holders.values())
 
+    def has_only_branches(self) -> bool:
+        """Whether no node has bodies but Ifs, and there are no functions."""
+        ifs = (r.node.op == "If" and not r.node.domain for r in self._holders.values() if r.live)
+        return not any(s.is_function for s in self.scopes) and all(ifs)
+
     def take_touched(self) -> list[gs.Node]:
         """Live nodes that came in, came back, or whose edges moved, since this was asked last."""
         touched, self._touched = self._touched, {}

@@ -7,6 +7,7 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 import onnx
@@ -15,23 +16,28 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
-from surgeon_passes.model.graphs import model_of_graph, put_back
+from surgeon_passes.model.graphs import model_of_graph
+from surgeon_passes.model.light import one_line
+from surgeon_passes.model.put_back import put_back
 from surgeon_passes.passes import (
-    PASSES,
     Cleanup,
     Constants,
     ConvertOpset,
     Duplicates,
     Fold,
     InlineFunctions,
+    Onnxsim,
     Pass,
     Rewrite,
     Sizes,
     Specialize,
+    toml,
 )
+from surgeon_passes.passes.registry import pass_kinds
 from surgeon_passes.passes.rewrite import DEFAULT_SETS
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.passes.state import Observer, Progress, Verify
+from surgeon_passes.passes.text import parse_passes
 from surgeon_passes.report.counts import Counts
 from surgeon_passes.result import Result
 from surgeon_passes.rules.registry import Registry
@@ -39,15 +45,88 @@ from surgeon_passes.rules.rule import Rule
 from surgeon_passes.run import Run, Switches
 from surgeon_passes.selection import Only
 
+MAX_ITERATIONS = 10
+"""Rounds after which a pipeline stops where it has not converged."""
 Source: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | gs.Graph | Model"
 
 
 class Pipeline:
     """Passes in order. Those that run once come first; the others repeat until nothing changes."""
 
-    def __init__(self, *passes: Pass, max_iterations: int = 10) -> None:
+    def __init__(self, *passes: Pass, max_iterations: int = MAX_ITERATIONS) -> None:
         self.passes = passes or default_passes()
         self.max_iterations = max_iterations
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both do the same: equal passes with equal options, in the same order."""
+        if not isinstance(other, Pipeline):
+            return NotImplemented
+        return (self.passes, self.max_iterations) == (other.passes, other.max_iterations)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        steps = ", ".join(map(repr, self.passes))
+        return f"Pipeline({steps}, max_iterations={self.max_iterations})"
+
+    # --- as text -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def parse(cls, text: str, shapes: Mapping[str, Shape] | None = None) -> Pipeline:
+        """``"specialize,fold{max_bytes=1MiB},rewrite{sets=shape+fusion}"``; ``shapes`` are for a bare specialize.
+
+        Raises UsageError.
+        """
+        return cls(*parse_passes(text, shapes))
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str]) -> Pipeline:
+        """The pipeline of a TOML file, as :meth:`to_toml` writes it. Raises UsageError, and ModelError for no such file."""
+        name = os.fspath(path)
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{name}: cannot be read: {one_line(error)}") from error
+        passes, iterations = toml.loads(text, name)
+        return cls(*passes, max_iterations=MAX_ITERATIONS if iterations is None else iterations)
+
+    def to_toml(self) -> str:
+        """Text of a file that :meth:`from_toml` reads back to an equal pipeline. Raises UsageError for rules that are
+        objects: a file can only name them."""
+        return toml.dumps(self.passes, self.max_iterations)
+
+    # --- passes more or less -----------------------------------------------------------------------------------------
+
+    def before(self, name: str, *passes: Pass) -> Pipeline:
+        """This pipeline with ``passes`` before the one called ``name``. Raises UsageError where not one has the name."""
+        place = self._place(name)
+        return self._with(place, place, passes)
+
+    def after(self, name: str, *passes: Pass) -> Pipeline:
+        """This pipeline with ``passes`` behind the one called ``name``. Raises UsageError where not one has the name."""
+        place = self._place(name)
+        return self._with(place + 1, place + 1, passes)
+
+    def instead(self, name: str, *passes: Pass) -> Pipeline:
+        """This pipeline with ``passes`` in the place of the one called ``name``; with none, without it. Raises UsageError
+        where not one has the name."""
+        place = self._place(name)
+        return self._with(place, place + 1, passes)
+
+    def _place(self, name: str) -> int:
+        places = [i for i, step in enumerate(self.passes) if step.name == name]
+        if len(places) != 1:
+            names = [step.name for step in self.passes]
+            found = f"{len(places)} passes are" if places else f"no pass of it is{did_you_mean(name, names)}"
+            raise UsageError(f"pipeline ({', '.join(names)}): {found} called '{name}'")
+        return places[0]
+
+    def _with(self, begin: int, end: int, passes: tuple[Pass, ...]) -> Pipeline:
+        found = copy.copy(self)
+        found.passes = (*self.passes[:begin], *passes, *self.passes[end:])
+        return found
+
+    # --- running -----------------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -84,7 +163,8 @@ class Pipeline:
     def without(self, skip: Sequence[str], registry: Registry) -> Pipeline:
         """This pipeline less the passes that ``skip`` names. Raises UsageError for a name, here or in a Rewrite, that
         nothing has."""
-        known = {p.name for p in PASSES} | {e for p in PASSES for e in p.makes} | {p.name for p in self.passes}
+        kinds = pass_kinds()
+        known = {*kinds, *(e for p in kinds.values() for e in p.makes), *(p.name for p in self.passes)}
         for step in self.passes:
             if isinstance(step, Rewrite):
                 step.check_names(registry)
@@ -180,9 +260,10 @@ def default_passes(
     sets: Iterable[str] = (),
     opset: int | None = None,
     inline_functions: bool | Iterable[str] = False,
+    onnxsim: bool = False,
 ) -> tuple[Pass, ...]:
     """The passes of the default pipeline; options as :func:`optimize` has them."""
-    first: list[Pass] = []
+    first: list[Pass] = [Onnxsim()] if onnxsim else []
     if inline_functions:
         first.append(InlineFunctions(*(() if inline_functions is True else _names(inline_functions))))
     if opset is not None:
@@ -205,8 +286,9 @@ def optimize(
     sets: Iterable[str] = (),
     opset: int | None = None,
     inline_functions: bool | Iterable[str] = False,
+    onnxsim: bool = False,
     verify: Verify | str | None = None,
-    max_iterations: int = 10,
+    max_iterations: int = MAX_ITERATIONS,
     registry: Registry | None = None,
     progress: Progress | None = None,
     observers: Iterable[Observer] = (),
@@ -220,7 +302,7 @@ def optimize(
 
     ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
     ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
-    fits a pattern. Raises SurgeonError.
+    fits a pattern. ``onnxsim`` simplifies the model by onnxsim first. Raises SurgeonError.
     """
     passes = default_passes(
         shapes,
@@ -229,6 +311,7 @@ def optimize(
         sets=sets,
         opset=opset,
         inline_functions=inline_functions,
+        onnxsim=onnxsim,
     )
     return Pipeline(*passes, max_iterations=max_iterations).run(
         source,

@@ -102,6 +102,8 @@ class Run:
             decision.status, decision.verdict = "undone", "refuted"
             decision.reason = f"the end check failed with it: {why.reason}"
             outcome.state.decisions.append(decision)
+            for observer in self.observers:
+                observer(decision)
         light, weights = outcome.final
         if not self.is_ours:  # what a caller holds it may change
             light = with_weights(light, weights, self.external, in_place=True)
@@ -154,7 +156,7 @@ class Run:
         steps = [p for p in self.pipeline.passes if isinstance(p, Preparation)]
         confined = bool(self.switches.keep) or self.switches.only is not None
         check = None if self.verify.mode == "off" else self.compare
-        draft = Draft(self.original, self.verify, check, confined)
+        draft = Draft(self.original, self.verify, check, confined, self.weights)
         for step in steps:
             self.report(step.name)
             step.prepare(draft)

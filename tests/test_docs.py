@@ -53,7 +53,7 @@ def run_python(block: Block, guide: str, folder: Path, names: dict[str, Any]) ->
     title = re.match(r"# (\w+\.py)\n", block.text)
     if title:
         (folder / title[1]).write_text(block.text)
-    exec(compile("\n" * block.line + block.text, str(ROOT / guide), "exec"), names)
+    exec(compile("\n" * block.line + block.text, str(ROOT / guide), "exec", dont_inherit=True), names)
 
 
 def lacks_extra(block: Block) -> bool:

@@ -295,3 +295,42 @@ def test_a_broken_model_gets_one_line(break_it: Any, reason: str) -> None:
     with pytest.raises(sp.ModelError, match=reason) as caught:
         sp.optimize(proto)
     assert "\n" not in str(caught.value)
+
+
+def test_passes_are_put_in_by_name() -> None:
+    base = Pipeline(Fold(), Rewrite(), Cleanup(), max_iterations=4)
+    assert base.before("rewrite", sp.Sizes(), sp.Constants()) == Pipeline(
+        Fold(), sp.Sizes(), sp.Constants(), Rewrite(), Cleanup(), max_iterations=4
+    )
+    assert base.after("cleanup", sp.Constants()).passes == (*base.passes, sp.Constants())
+    assert base.instead("fold", Fold(max_bytes=0)).passes == (Fold(max_bytes=0), *base.passes[1:])
+    assert base.instead("rewrite").passes == (Fold(), Cleanup())
+    assert base == Pipeline(Fold(), Rewrite(), Cleanup(), max_iterations=4)
+    with pytest.raises(sp.UsageError, match=r"pipeline \(fold, rewrite, cleanup\): no pass of it is \(did you mean"):
+        base.before("rewrte", Fold())
+    with pytest.raises(sp.UsageError, match="2 passes are called 'fold'"):
+        base.after("rewrite", Fold()).instead("fold")
+
+
+def test_a_pass_of_ones_own_is_run_where_it_was_put() -> None:
+    class Mark(Pass):
+        name = "mark"
+
+        def run(self, state: State) -> bool:
+            seen.append([n.op for n in state.index.nodes()])
+            return False
+
+    seen: list[list[str]] = []
+    pipeline = Pipeline(Rewrite(), Cleanup()).before("rewrite", Mark()).after("rewrite", Mark())
+    pipeline.run(block())
+    assert seen[0] == ["Conv", "BatchNormalization", "Identity", "Relu"]
+    assert seen[1] == ["Conv", "Relu"]
+
+
+@pytest.mark.usefixtures("gullible")
+def test_observers_hear_what_the_end_check_finds() -> None:
+    heard: list[tuple[str, str]] = []
+    Pipeline(Rewrite(DROP, WRONG)).run(
+        chain("Identity", "Abs"), observers=[lambda d: heard.append((d.rule, d.status))], registry=Registry()
+    )
+    assert heard == [("drop", "applied"), ("wrong", "applied"), ("wrong", "undone")]

@@ -18,7 +18,7 @@ from surgeon_passes.bench import memory
 from surgeon_passes.bench.child import Reply, serve
 from surgeon_passes.bench.tools import BY_NAME, Call, save
 from surgeon_passes.model.files import all_tensors
-from surgeon_passes.model.nested import every_node
+from surgeon_passes.model.nested import count_nodes
 from surgeon_passes.model.weights import external_number
 
 LATE = ("onnxruntime", "onnx.reference", "onnx.version_converter", "onnx.inliner")
@@ -70,9 +70,8 @@ class Worker:
 
 def counts(proto: onnx.ModelProto) -> Reply:
     """``nodes`` of graph, bodies and functions, Constants not counted; ``bytes`` with external data."""
-    nodes = (*every_node(proto.graph.node), *(n for f in proto.functions for n in every_node(f.node)))
     outside = sum(external_number(t, "length", 0) for t in all_tensors(proto) if t.external_data)
-    return {"nodes": sum(n.op_type != "Constant" for n in nodes), "bytes": proto.ByteSize() + outside}
+    return {"nodes": count_nodes(proto), "bytes": proto.ByteSize() + outside}
 
 
 def _warm_up(call: Call) -> None:

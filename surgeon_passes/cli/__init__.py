@@ -8,6 +8,7 @@ from surgeon_passes.cli.bench import bench
 from surgeon_passes.cli.groups import groups
 from surgeon_passes.cli.optimize import optimize
 from surgeon_passes.cli.passes import passes
+from surgeon_passes.cli.pipelines import pipelines
 from surgeon_passes.cli.rules import rules
 from surgeon_passes.cli.shapes import parse_shape, parse_shapes
 from surgeon_passes.cli.value import value
@@ -19,7 +20,7 @@ def main() -> None:
     """Verified rewrites for ONNX models: the same function as a smaller, static, faster graph."""
 
 
-for _command in (optimize, passes, rules, groups, value, bench):
+for _command in (optimize, passes, pipelines, rules, groups, value, bench):
     main.add_command(_command)
 
 __all__ = ["main", "parse_shape", "parse_shapes"]

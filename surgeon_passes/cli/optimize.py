@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from surgeon_passes.cli.common import FILE, guarded, progress_line
-from surgeon_passes.cli.shapes import parse_shapes
+from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 from surgeon_passes.errors import UsageError
 
 EXIT_CODES = """\b
@@ -27,14 +27,8 @@ With --force the file is written with 4 and 5 too."""
 @click.command(epilog=EXIT_CODES)
 @click.argument("model", required=False, type=FILE)
 @click.option("-o", "--output", type=FILE, help="Where to write; without it the model is only reported on.")
-@click.option(
-    "-i", "--input", "inputs", multiple=True, metavar="NAME=SIZES", help="images=1,3,640,640 or images=N:1,H:640"
-)
+@pipeline_options
 @click.option("--rules", "rule_files", multiple=True, type=FILE, help="A Python file or folder of rules to add.")
-@click.option("--set", "sets", multiple=True, metavar="NAME", help="A set of rules to add: ort, npu, or one's own.")
-@click.option("--opset", type=int, metavar="N", help="Upgrade the model to this opset first.")
-@click.option("--inline-functions", is_flag=True, help="Put model-local functions in the place of their calls.")
-@click.option("--inline", "inlined", multiple=True, metavar="PATTERN", help="Inline functions whose DOMAIN.NAME fits.")
 @click.option("--skip", multiple=True, metavar="NAME", help="A pass, a rule or a set of rules to leave out.")
 @click.option("--keep", multiple=True, metavar="PATTERN", help="Nodes and tensors that stay as they are, by name.")
 @click.option(
@@ -45,9 +39,6 @@ With --force the file is written with 4 and 5 too."""
 )
 @click.option("--end-check/--no-end-check", default=True, show_default=True, help="Run original and result at the end.")
 @click.option("--data", type=FILE, help="Real inputs: an npz, or a folder of npy.")
-@click.option("--allow-lossy-casts", is_flag=True, help="Let rules drop Casts that lose values.")
-@click.option("--max-bytes", default="1MiB", show_default=True, help="Bound on a folded constant.")
-@click.option("--max-iterations", default=10, show_default=True, type=click.IntRange(1))
 @click.option("--report", "report_file", type=FILE, help="Write the text report here too.")
 @click.option(
     "--latency/--no-latency",
@@ -59,27 +50,21 @@ With --force the file is written with 4 and 5 too."""
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def optimize(model: str | None, debug: bool, **options: Any) -> None:
     """Optimise MODEL and report every step. Without MODEL, a small embedded network is optimised."""
-    sys.exit(guarded(lambda: _optimize(model, **options), debug))
+    chosen = Chosen.taken_from(options)
+    sys.exit(guarded(lambda: _optimize(model, chosen, **options), debug))
 
 
 def _optimize(
     model: str | None,
+    chosen: Chosen,
     output: str | None,
-    inputs: tuple[str, ...],
     rule_files: tuple[str, ...],
-    sets: tuple[str, ...],
-    opset: int | None,
-    inline_functions: bool,
-    inlined: tuple[str, ...],
     skip: tuple[str, ...],
     keep: tuple[str, ...],
     only: str | None,
     mode: str,
     end_check: bool,
     data: str | None,
-    allow_lossy_casts: bool,
-    max_bytes: str,
-    max_iterations: int,
     report_file: str | None,
     latency: bool | None,
     dry_run: bool,
@@ -87,11 +72,10 @@ def _optimize(
 ) -> int:
     from surgeon_passes.model.files import check_writable
     from surgeon_passes.passes import Verify
-    from surgeon_passes.pipeline import Pipeline, default_passes, load
+    from surgeon_passes.pipeline import load
     from surgeon_passes.rules.registry import Registry
 
     source = _embedded() if model is None else load(model)
-    shapes = parse_shapes(inputs)
     registry = Registry.installed()
     own = []
     for path in rule_files:
@@ -100,16 +84,7 @@ def _optimize(
     for place in (output, report_file):
         if place is not None and not dry_run:
             check_writable(place)
-    passes = default_passes(
-        shapes,
-        rules=own,
-        max_bytes=max_bytes,
-        allow_lossy_casts=allow_lossy_casts,
-        sets=sets,
-        opset=opset,
-        inline_functions=inline_functions or inlined,
-    )
-    pipeline = Pipeline(*passes, max_iterations=max_iterations)
+    pipeline = chosen.pipeline(own)
     with progress_line() as progress:
         result = pipeline.run(
             source,

@@ -9,6 +9,7 @@ import click
 
 from surgeon_passes.cli.common import FILE, guarded
 from surgeon_passes.cli.shapes import parse_shapes
+from surgeon_passes.errors import UsageError
 
 if TYPE_CHECKING:
     import onnx
@@ -28,10 +29,10 @@ def list_passes() -> None:
 
 
 def _list() -> int:
-    from surgeon_passes.passes import PASSES
     from surgeon_passes.passes.describe import options, summary
+    from surgeon_passes.passes.registry import pass_kinds
 
-    for kind in PASSES:
+    for kind in pass_kinds().values():
         click.echo(f"{kind.name:12}{summary(kind)}")
         for name, default in options(kind).items():
             click.echo(f"{'':12}  {name} = {default}")
@@ -55,7 +56,10 @@ def _list() -> int:
 @click.option("--force", is_flag=True, help="Write the result even where it was not shown equal.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def run_pass(name: str, model: str, debug: bool, **options: Any) -> None:
-    """Run the pass NAME on MODEL, after the passes that it needs."""
+    """Run the pass NAME on MODEL, after the passes that it needs.
+
+    NAME may hold options: 'fold{max_bytes=4KiB}'.
+    """
     sys.exit(guarded(lambda: _run(name, model, **options), debug))
 
 
@@ -73,9 +77,15 @@ def _run(
 ) -> int:
     from surgeon_passes.model.files import check_writable, with_weights
     from surgeon_passes.passes.describe import with_requirements
+    from surgeon_passes.passes.text import parse_passes
     from surgeon_passes.pipeline import Pipeline, load
 
-    before, wanted = with_requirements(name, parse_shapes(inputs), opset)
+    shapes = parse_shapes(inputs)
+    steps = parse_passes(name if opset is None else f"{name}{{version={opset}}}", shapes)
+    if len(steps) != 1:
+        raise UsageError(f"pass run takes one pass, not {len(steps)}: optimize -p runs several")
+    wanted = steps[0]
+    before = with_requirements(wanted, shapes)
     source = load(model)
     if output is not None:
         check_writable(output)
@@ -89,7 +99,7 @@ def _run(
     for number in range(1, repeat + 1):
         result = Pipeline(wanted, max_iterations=1).run(_again(result) or source, verify=mode)
         code = code if code in (4, 5) else result.exit_code
-        _tell(f"{name}, run {number}" if repeat > 1 else name, result, held, show_diff)
+        _tell(f"{wanted.name}, run {number}" if repeat > 1 else wanted.name, result, held, show_diff)
         held = result.proto
     if output is not None and result is not None:
         if code in (4, 5) and not force:

@@ -27,14 +27,6 @@ def model_of_graph(graph: gs.Graph) -> Model:
     return Model(graph, extras, graph.name or "the graph")
 
 
-def put_back(result: gs.Graph, graph: gs.Graph) -> None:
-    """Give ``graph`` what ``result`` holds: nodes, inputs, outputs, functions, opsets."""
-    graph.nodes = result.nodes
-    graph.inputs, graph.outputs = result.inputs, result.outputs
-    graph.functions = list(result.functions)
-    graph.opset, graph.import_domains, graph.ir_version = result.opset, result.import_domains, result.ir_version
-
-
 def _all_bodies(graph: gs.Graph) -> list[gs.Graph]:
     found: list[gs.Graph] = []
     todo = [graph]

@@ -29,3 +29,9 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         node = todo.pop()
         yield node
         todo.extend(inner for body in bodies(node) for inner in body.node)
+
+
+def count_nodes(proto: onnx.ModelProto) -> int:
+    """Nodes of graph, bodies and functions, Constants not counted."""
+    nodes = (*every_node(proto.graph.node), *(n for f in proto.functions for n in every_node(f.node)))
+    return sum(n.op_type != "Constant" for n in nodes)

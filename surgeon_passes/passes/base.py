@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from surgeon_passes.errors import UsageError
 from surgeon_passes.passes.state import State
@@ -22,6 +22,11 @@ class Pass:
     """names of the passes without which this one finds little: they run first where it is run by itself"""
     makes: ClassVar[tuple[str, ...]] = ()
     """names under which the report shows the edits that the pass makes by itself"""
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """The pass with these values of its fields; those of a file are lists where fields are tuples."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
 
     def run(self, state: State) -> bool:
         raise NotImplementedError(type(self).__name__)

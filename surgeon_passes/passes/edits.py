@@ -35,10 +35,13 @@ def make_edit(
     beside: Iterable[gs.Node] = (),
     renamed: Iterable[Renaming] = (),
     moved_whole: bool = False,
+    exactness: Exactness = Exactness.EXACT,
 ) -> Edit | None:
-    """Apply one exact edit, to be settled; None where it is banned, was refuted before, or is declined (and recorded).
+    """Apply one edit, to be settled; None where it is banned, was refuted before, or is declined (and recorded).
 
-    ``renamed`` and ``moved_whole`` as :class:`Edit` has them; the former is asked for only where the edit is made.
+    ``replaced`` are (result before, tensor that stands for it now), ``removed`` and ``added`` nodes, ``reads`` the tensors of
+    whose values it makes use. ``renamed`` and ``moved_whole`` as :class:`Edit` has them; the former is asked for only where
+    the edit is made.
     """
     decision = Decision(rule, state.index.scope(root).path, node_label(root), APPLIED, nodes=(node_label(root),))
     if not state.may_edit() or (rule, decision.graph, decision.root) in state.banned:
@@ -53,7 +56,7 @@ def make_edit(
             removed=removed,
             added=added,
             replaced=replaced,
-            exactness=Exactness.EXACT,
+            exactness=exactness,
             reads=reads,
             beside=beside,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import onnx
 from onnx import inliner
@@ -36,6 +36,10 @@ class InlineFunctions(Preparation):
 
     def __init__(self, *patterns: str) -> None:
         object.__setattr__(self, "patterns", patterns or ("*",))
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        return cls(*options.pop("patterns", ()), **options)
 
     def prepare(self, draft: Draft) -> None:
         chosen = []

@@ -10,6 +10,8 @@ import onnx
 
 from surgeon_passes.decisions import APPLIED, DECLINED, REFUTED, UNDONE, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.errors import SurgeonError
+from surgeon_passes.model.files import with_weights
+from surgeon_passes.model.weights import Weights
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.state import State, Verify
 
@@ -26,8 +28,16 @@ class Draft:
     check: Check | None
     confined: bool = False
     """whether ``keep`` or ``only`` say what may change"""
+    weights: Weights = field(default_factory=Weights)
+    """finds what ``proto`` refers to"""
     decisions: list[Decision] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def whole(self) -> onnx.ModelProto:
+        """A copy of the model with all its weights inside. Raises ModelError for one that cannot be found."""
+        found = onnx.ModelProto()
+        found.CopyFrom(self.proto)
+        return with_weights(found, self.weights, in_place=True)
 
     def decline(self, rule: str, root: str, reason: str) -> None:
         self.decisions.append(Decision(rule, "", root, DECLINED, reason=reason))

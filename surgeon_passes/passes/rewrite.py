@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import onnx_graphsurgeon as gs
 
@@ -69,6 +69,10 @@ class Rewrite(Pass):
         object.__setattr__(self, "approximate", approximate)
         object.__setattr__(self, "allow_lossy_casts", allow_lossy_casts)
         object.__setattr__(self, "rules", tuple(own))
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        return cls(*options.pop("sets", ()), **options)
 
     def run(self, state: State) -> bool:
         rules = self.chosen(state)

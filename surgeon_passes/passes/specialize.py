@@ -29,6 +29,10 @@ class Specialize(Pass):
     once: ClassVar[bool] = True
     shapes: Mapping[str, Shape] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        plain = {name: dict(s) if isinstance(s, Mapping) else _tuple(s) for name, s in self.shapes.items()}
+        object.__setattr__(self, "shapes", plain)
+
     def run(self, state: State) -> bool:
         if not self.shapes:
             return False
@@ -49,6 +53,11 @@ class Specialize(Pass):
         state.rebuild()
         _settle_outputs(state)
         return True
+
+
+def _tuple(sizes: Any) -> Any:
+    """Sizes as a tuple, so that equal passes are equal; what is none is left for :func:`_resolve` to tell."""
+    return tuple(sizes) if isinstance(sizes, Sequence) and not isinstance(sizes, str) else sizes
 
 
 def _resolve(tensor: gs.Variable, wanted: Shape, sizes: dict[str, tuple[int, str]]) -> list[Any]:

@@ -52,6 +52,8 @@ def _head(console: Console, result: Result) -> None:
     before, after = _files(result)
     ended = "converged after" if result.converged else "stopped after"
     table.add_row("nodes", f"{result.before.nodes} -> {result.after.nodes}")
+    for title, change in _steps(result):
+        table.add_row(title, change)
     table.add_row("initializers", f"{before.initializers} -> {after.initializers}")
     table.add_row("constants", f"{result.before.constants} -> {result.after.constants}")
     table.add_row("bytes of constants", f"{result.before.bytes} -> {result.after.bytes}")
@@ -72,6 +74,21 @@ def _head(console: Console, result: Result) -> None:
         table.add_row("latency", str(result.latency))
     table.add_row("seconds", f"{result.seconds:.2f}")
     console.print(table)
+
+
+def _steps(result: Result) -> list[tuple[str, str]]:
+    """Nodes before and after another tool's step, and what came then, apart."""
+    found = [d for d in result.decided if "nodes_before" in d.metrics]
+    rows = []
+    for decision in found:
+        before, after = decision.metrics["nodes_before"], decision.metrics["nodes_after"]
+        if decision.status == APPLIED:
+            verdict = decision.verdict if not decision.reason else f"{decision.verdict}: {decision.reason}"
+            rows.append((f"  {decision.rule}", f"{before} -> {after}, {verdict}"))
+            rows.append(("  then", f"{after} -> {result.after.nodes}"))
+        else:
+            rows.append((f"  {decision.rule}", f"{before} -> {after}, discarded: {decision.reason}"))
+    return rows
 
 
 def _files(result: Result) -> tuple[FileCounts, FileCounts]:

@@ -16,7 +16,7 @@ import onnx_graphsurgeon as gs
 from onnx_graphsurgeon.ir.tensor import LazyValues
 
 from surgeon_passes.errors import ContradictionError, ModelError
-from surgeon_passes.index import GraphIndex, node_label
+from surgeon_passes.index import GraphIndex, node_label, subgraphs
 from surgeon_passes.model import array_of, onnx_dtype
 from surgeon_passes.ops import NodeView
 from surgeon_passes.ops.schema import MICROSOFT, domain_of
@@ -316,6 +316,8 @@ class Solver:
         Where they do, its schema tells the dtype. (A dim that they know as an expression onnx never knows better.)
         """
         domain = domain_of(node.domain)
+        if node.op == "If" and not domain:
+            return self._of_branches(node, own)
         rules = dtype_rules(node.op, self.index.opset(node), domain, len(node.outputs))
         if not domain and rules == (None,):
             rules = (written_dtype(node),)
@@ -325,6 +327,16 @@ class Solver:
             if not dtype and tensor.name:
                 return self._with_onnx(node, own)
             found.append(TensorType(dtype, shape))
+        return found
+
+    def _of_branches(self, node: gs.Node, own: Sequence[Shape | None]) -> list[TensorType]:
+        """An If gives what its branches give; onnx would have to infer these once more."""
+        branches = [body.outputs for _, body in subgraphs(node)]
+        rows = [self.type_now(*(outputs[place] for outputs in branches)) for place in range(len(node.outputs))]
+        found = []
+        for row, shape in zip(rows, own, strict=True):
+            dtypes = {entry.dtype for entry in row}
+            found.append(TensorType(dtypes.pop() if len(dtypes) == 1 else None, shape))
         return found
 
     def _dtype_by(self, rule: Rule, node: gs.Node) -> int | None:

@@ -61,6 +61,7 @@ class TypeMap:
         self.index = index if index is not None else GraphIndex(graph)
         self._hints = _Hints(self.index, extras)
         self.names = SizeNames(graph)
+        self._had_bodies = self.index.has_bodies()
         seeds = None
         if whole or _needs_whole(self.index, self.index.nodes()):
             seeds = model_types(self.index, extras, self.names)
@@ -119,7 +120,7 @@ class TypeMap:
     def renew(self) -> bool:
         """Infer anew what has changed since all was inferred, and store it; False where that takes a map made anew."""
         touched = self.index.take_touched()
-        if self.solver.seeds is not None or _needs_whole(self.index, touched):
+        if self._had_bodies or self.solver.seeds is not None or _needs_whole(self.index, touched):
             return False
         if touched:
             self._hints.add(t for node in touched for t in node.outputs)
@@ -180,9 +181,9 @@ def _plain(dim: Dim) -> int | str | None:
 
 
 def _needs_whole(index: GraphIndex, nodes: Iterable[gs.Node]) -> bool:
-    """Whether some types can be told only from the whole model: what bodies are given, what a function gives, and whatever
-    is no tensor among what ``nodes`` make."""
-    if index.has_bodies() or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
+    """Whether some types can be told only from the whole model: what bodies of Loop and Scan are given, what a function
+    gives, and whatever is no tensor among what ``nodes`` make. Branches of an If are given nothing."""
+    if not index.has_only_branches() or any(declared_type(t).kind != "tensor" for t in index.graph.inputs):
         return True
     return not all(is_for_tensors(n.op, index.opset(n), domain_of(n.domain)) for n in nodes)
 

@@ -322,6 +322,15 @@ ALONE = [
     "c = ConstantOfShape(one) d = ConstantOfShape<value = int64[1] {3}>(one) y = Sub(x, x) }",
     "(float[2,3,D] x, float[1,16,D] w, float[1,16,4] r) => (float[a,b,c,d] y) "
     "{ y, h, c = LSTM<hidden_size=4>(x, w, r) l = Less(x, x) v = Where(l, x, x) e = Einsum<equation=\"...ij->...ji\">(x) }",
+    "(bool c, float[N,4] x) => (float[a,b] y) { z = Neg(x) y, w, v = If(c)<"
+    "then_branch = t () => (float[e,f] r, float[g,h] s, int64[k] n) { r = Abs(z) "
+    "m = Concat<axis=0>(x, x) s = Relu(m) n = Shape(r) },"
+    "else_branch = f () => (float[e,f] p, float[g,h] q, int64[l] o) { p = If(c)<"
+    "then_branch = t2 () => (float[e,f] u) { u = Neg(z) }, else_branch = e2 () => (float[e,f] i) { i = Abs(x) }> "
+    "q = Sqrt(x) o = Shape(q) }> }",
+    "(bool c, float[N,4] x) => (float[a,b] y) { u = If(c)<then_branch = t () => (float[e] r) "
+    "{ r = ReduceSum<keepdims=0>(x, one) }, "
+    "else_branch = f () => (float[g,h] s) { s = Abs(x) }> y = Neg(x) w = Identity(u) }",
 ]  # fmt: skip
 
 
@@ -344,7 +353,10 @@ def test_types_are_the_same_where_the_whole_model_is_not_inferred(text):
         ("(float[N,4] x) => (float[a,b] y) { s = SequenceConstruct(x, x) y = SequenceAt(s, i0) }", 1),
         ("(bool c, float[N,4] x) => (float[a,b] y) "
          "{ y = If(c)<then_branch = t () => (float[e,f] r) { r = Neg(x) }, else_branch = f () => (float[e,f] r) "
-         "{ r = Abs(x) }> }", 1),
+         "{ r = Abs(x) }> }", 0),
+        ("(bool c, float[N,4] x) => (float[a,b] y) "
+         "{ y = Loop(i0, c, x)<body = t (int64 k, bool g, float[e,f] p) => (bool h, float[e,f] r) "
+         "{ h = Identity(g) r = Neg(p) }> }", 1),
     ],
 )  # fmt: skip
 def test_the_whole_model_is_inferred_where_bodies_or_sequences_need_it(text, calls):
