@@ -293,6 +293,11 @@ class GraphIndex:
         """``base``, or ``base_1`` and so on: unique over the graph and all its subgraphs; linear over many calls."""
         return _unique(base, self._names)
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that new tensors must not have."""
+        for name in names:
+            self._names.setdefault(name, 0)
+
     def unique_node_name(self, base: str) -> str:
         return _unique(base, self._node_names)
 

@@ -110,7 +110,7 @@ class _Exporter:
         used = {id(t): t for t in self.constants_read(graph)}
         named = {p.value for a in extras.shell.quantization_annotation for p in a.quant_parameter_tensor_names} \
             if isinstance(extras.shell, onnx.GraphProto) else set()  # fmt: skip
-        kept = [c for c in extras.constants if id(c) in used or c.name in named]
+        kept = [c for c in extras.constants if id(c) in used or id(c) in extras.unread or c.name in named]
         seen = {id(c) for c in kept}
         new = [t for key, t in used.items() if key not in seen and key not in outer]
         return kept + new
@@ -431,7 +431,8 @@ def write_tensor(constant: gs.Constant, name: str, proto: TensorProto, refers: b
     else:
         array = array_of(constant)
         proto.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name))
-    proto.name = name
+    if proto.name != name:  # one that has none keeps having none
+        proto.name = name
 
 
 def function_protos(graph: gs.Graph, extras: Extras | None = None) -> list[onnx.FunctionProto]:

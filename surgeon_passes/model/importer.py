@@ -20,6 +20,7 @@ from surgeon_passes.model.constants import SparseTensorValues, TensorValues
 from surgeon_passes.model.elements import numpy_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.fields import copy_fields
+from surgeon_passes.model.nested import bodies, every_node
 from surgeon_passes.model.objects import make_constant, make_node, make_variable
 from surgeon_passes.model.order import sorted_nodes
 from surgeon_passes.model.weights import Weights
@@ -78,6 +79,8 @@ class _Importer:
         inputs = self.inputs(proto, local, overridable, extras)
         nodes = self.nodes(proto.node, local, outer, opsets, proto.name or "the graph")
         outputs = [self.output(value, local, outer, extras) for value in proto.output]
+        read = _names_read(proto)
+        extras.unread = {id(c) for c in extras.constants if c.name not in read}
         for value in proto.value_info:
             if value.name in local:
                 extras.hints[id(local[value.name])] = value
@@ -276,6 +279,16 @@ def variable(value: onnx.ValueInfoProto) -> gs.Variable:
 def dims(shape: onnx.TensorShapeProto) -> list[int | str | None]:
     """Dims as ints, names (str), or None."""
     return [d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in shape.dim]
+
+
+def _names_read(proto: onnx.GraphProto) -> set[str]:
+    """Names that a graph, or a body in it, reads or gives out."""
+    found = {value.name for value in proto.output}
+    for node in every_node(proto.node):
+        found.update(node.input)
+        for body in bodies(node):
+            found.update(value.name for value in body.output)
+    return found
 
 
 def _first_opset(ir_version: int) -> int:
