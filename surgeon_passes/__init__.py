@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
+    from surgeon_passes.explain import explain
     from surgeon_passes.grouping import Group, groups
     from surgeon_passes.onnxsim import onnxsim_rewriter
     from surgeon_passes.passes import (
@@ -61,6 +62,7 @@ _HOMES = {
         "Verify",
     ),
     "pipeline": ("Pipeline", "optimize"),
+    "explain": ("explain",),
     "grouping": ("Group", "groups"),
     "onnxsim": ("onnxsim_rewriter",),
     "selection": ("Only",),
@@ -105,6 +107,7 @@ __all__ = [
     "Tolerances",
     "UsageError",
     "Verify",
+    "explain",
     "groups",
     "onnxsim_rewriter",
     "optimize",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from surgeon_passes.cli.bench import bench
+from surgeon_passes.cli.explain import explain
 from surgeon_passes.cli.groups import groups
 from surgeon_passes.cli.optimize import optimize
 from surgeon_passes.cli.passes import passes
@@ -20,7 +21,7 @@ def main() -> None:
     """Verified rewrites for ONNX models: the same function as a smaller, static, faster graph."""
 
 
-for _command in (optimize, passes, pipelines, rules, groups, value, bench):
+for _command in (optimize, passes, pipelines, explain, rules, groups, value, bench):
     main.add_command(_command)
 
 __all__ = ["main", "parse_shape", "parse_shapes"]

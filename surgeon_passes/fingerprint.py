@@ -1,0 +1,147 @@
+"""What a result depends on, as a key: the model's content, rules and passes by their source, options, and versions."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import marshal
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import onnx
+
+from surgeon_passes.model.files import all_tensors
+from surgeon_passes.model.weights import Weights
+from surgeon_passes.passes.base import Pass
+from surgeon_passes.rules.registry import Registry
+from surgeon_passes.rules.rule import Rule
+
+PACKAGES = ("onnx", "onnx-graphsurgeon", "onnxruntime", "numpy")
+
+
+class NoKey(Exception):
+    """Something has no source that could be read, or is no plain value: its change would go unnoticed."""
+
+
+def of_model(proto: onnx.ModelProto, weights: Weights) -> str:
+    """Of every byte of the model, external data included. Raises ModelError where some cannot be read."""
+    found = hashlib.sha256(proto.SerializeToString(deterministic=True))
+    for tensor in all_tensors(proto):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            found.update(weights.raw(tensor).data)
+    return found.hexdigest()
+
+
+def of_run(passes: Iterable[Pass], registry: Registry, options: Mapping[str, Any]) -> str:
+    """Of everything else that decides what a run gives. Raises NoKey."""
+    parts = [versions(), _own_source()]
+    parts += [_plain(step) for step in passes]
+    parts += [_plain(rule) for rule in registry]
+    parts += [f"{name}={_plain(value)}" for name, value in sorted(options.items())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def of_data(data: object) -> str:
+    """Of the files of inputs that are named; "" for none. Raises NoKey for a function."""
+    if data is None:
+        return ""
+    if not isinstance(data, (str, os.PathLike)):
+        raise NoKey("inputs come from a function")
+    path = Path(data)
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    try:
+        return " ".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+    except OSError as error:
+        raise NoKey(f"{path}: {error.strerror or error}") from None
+
+
+def versions() -> str:
+    """Of Python, the machine, and the packages that have a part in a result."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([f"Python {platform.python_version()}", platform.machine(), *found])
+
+
+@cache
+def _own_source() -> str:
+    """Of this package's source: a checkout changes without its version."""
+    return _of_files(Path(__file__).parent)
+
+
+def _of_files(folder: Path) -> str:
+    found = hashlib.sha256()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = Path(place) / name
+                found.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def _plain(value: Any) -> str:
+    """Text that is equal where values are. Raises NoKey."""
+    if isinstance(value, Rule):
+        return _of_rule(value)
+    if isinstance(value, Pass):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return f"{type(value).__qualname__} {_of_source(type(value))} {_plain(fields)}"
+    if isinstance(value, Enum):
+        return f"{type(value).__qualname__}.{value.name}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_plain(k)}: {_plain(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(map(_plain, value)) + ")"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(_plain, value))) + "}"
+    if isinstance(value, os.PathLike):
+        return _plain(os.fspath(value))
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return repr(value)
+    raise NoKey(f"{value!r} has no source that tells when it changes")
+
+
+def _of_rule(rule: Rule) -> str:
+    fields = {f.name: getattr(rule, f.name) for f in dataclasses.fields(rule)}
+    functions = [f for f in (fields.pop("function"), fields.pop("guard")) if f is not None]
+    code = [f"{_of_source(f)} {_of_code(f)}" for f in functions]
+    return " ".join([rule.name, repr(fields.pop("pattern")), repr(dict(fields.pop("rewrites"))), _plain(fields), *code])
+
+
+def _of_source(thing: Callable[..., Any] | type) -> str:
+    """Of the file in which a function or class is written, and of those beside it in a package. Raises NoKey."""
+    if getattr(thing, "__closure__", None):
+        raise NoKey(f"{thing!r} holds values from around it")
+    module = sys.modules.get(thing.__module__)
+    file = getattr(module, "__file__", None)
+    if module is None or file is None:
+        raise NoKey(f"{thing!r} is written in no file")
+    return _of_module(module)
+
+
+def _of_code(function: Callable[..., Any]) -> str:
+    """Of what was loaded: the file may have changed since. Raises NoKey."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        raise NoKey(f"{function!r} is no plain function")
+    return hashlib.sha256(marshal.dumps(code)).hexdigest()
+
+
+@cache
+def _of_module(module: ModuleType) -> str:
+    path = Path(str(module.__file__))
+    top = sys.modules.get(module.__name__.partition(".")[0])
+    folder = getattr(top, "__path__", None)
+    try:
+        return _of_files(Path(next(iter(folder)))) if folder else hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise NoKey(f"{path}: {error.strerror or error}") from None
