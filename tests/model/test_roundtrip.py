@@ -78,6 +78,48 @@ def test_what_graphsurgeon_would_lose() -> None:
     same_but(proto)
 
 
+def annotated() -> onnx.ModelProto:
+    """Metadata, documentation and an overload name on every level that has a place for them."""
+    proto = model(
+        """g (bool c, float[2] x) => (float[2] y) {
+            [n] a = Relu(x) b = Add(a, k)
+            [i] y = If(c)<then_branch = t () => (float[2] r) { [deep] r = Exp(b) },
+                          else_branch = f () => (float[2] s) { s = Abs(b) }>
+        }""",
+        opset=18, ir=10, k=floats(2),
+    )  # fmt: skip
+    function = proto.functions.add(name="F", domain="pkg", input=["x"], output=["y"], overload="one", doc_string="f")
+    function.opset_import.add(domain="", version=18)
+    function.node.add(op_type="Neg", input=["x"], output=["y"], doc_string="in f")
+    called = proto.graph.node.add(op_type="F", domain="pkg", overload="one", input=["y"], output=["z"])
+    proto.opset_import.add(domain="pkg", version=1)
+    proto.graph.output.add().CopyFrom(proto.graph.output[0])
+    proto.graph.output[1].name = "z"
+    body = proto.graph.node[2].attribute[0].g
+    held: list[Any] = [
+        proto, proto.graph, *proto.graph.node, *proto.graph.input, *proto.graph.output, *proto.graph.initializer,
+        function, *function.node, body, *body.node, *body.output, called,
+    ]  # fmt: skip
+    for number, message in enumerate(held):
+        message.doc_string = f"doc {number}"
+        message.metadata_props.add(key="place", value=str(number))
+    return proto
+
+
+def test_metadata_and_documentation_on_every_level() -> None:
+    same_but(annotated())
+
+
+@pytest.mark.parametrize("verify", ["strict", "off"])
+def test_what_the_pipeline_leaves_keeps_its_metadata(verify: str) -> None:
+    proto = annotated()
+    found = sp.optimize(proto, verify=verify).proto
+    found.graph.ClearField("value_info")
+    for body in (a.g for a in found.graph.node[2].attribute):
+        body.ClearField("value_info")
+    assert str(found).splitlines() == str(proto).splitlines()
+
+
 def test_quantization_annotations_keep_their_tensors() -> None:
     proto = model("g (float[N] x) => (float[N] y) { y = Relu(x) }", scale=np.float32(0.5), zero=np.int8(0))
     annotation = proto.graph.quantization_annotation.add(tensor_name="y")
