@@ -44,8 +44,12 @@ def main() -> int:
         (k, shards, options.mode, options.pipeline or list(PIPELINES), options.kind or KINDS, options.case)
         for k in range(shards)
     ]
+    lines: list[Line] = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        lines = [line for found in pool.map(_shard, arguments) for line in found]
+        for number, found in enumerate(pool.map(_shard, arguments), 1):
+            lines += found
+            bad = sum(bool(line.faults) for line in lines)
+            print(f"{number} of {shards} shards, {len(lines)} runs, {bad} with faults", file=sys.stderr, flush=True)
     if options.record:
         write({line.name: (line.judge or "-", line.reason) for line in lines if line.reason})
     return tell(lines, time.time() - began)
