@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surgeon_passes.explain import explain
     from surgeon_passes.grouping import Group, groups
     from surgeon_passes.onnxsim import onnxsim_rewriter
+    from surgeon_passes.operators import Operator
     from surgeon_passes.passes import (
         Cleanup,
         Constants,
@@ -65,6 +66,7 @@ _HOMES = {
     "explain": ("explain",),
     "grouping": ("Group", "groups"),
     "onnxsim": ("onnxsim_rewriter",),
+    "operators": ("Operator",),
     "selection": ("Only",),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
@@ -93,6 +95,7 @@ __all__ = [
     "Only",
     "Onnxsim",
     "Operand",
+    "Operator",
     "Pass",
     "Pipeline",
     "Registry",

@@ -37,6 +37,10 @@ class RuleError(SurgeonError):
         self.details = details
 
 
+class OperatorError(SurgeonError):
+    """What is said of a custom operator does not fit together."""
+
+
 class ContradictionError(ModelError):
     """Shape inference and the shape evaluator disagree about a node: one of them is wrong, so nothing is done."""
 

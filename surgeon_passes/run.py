@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from surgeon_passes.dynamics import find_dynamic
 from surgeon_passes.model import Model, Weights, export_light, import_model
 from surgeon_passes.model.files import with_weights
 from surgeon_passes.model.importer import import_function
+from surgeon_passes.model.nested import every_node
 from surgeon_passes.model.outputs import refine_outputs
+from surgeon_passes.ops.custom import find
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
 from surgeon_passes.passes.prepare import Draft
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
@@ -81,6 +83,8 @@ class Run:
         self.model: Model | None = model
         self.before = count(model.graph)
         self.original, self.weights = (model.proto, model.weights) if model.proto is not None else export_light(model)
+        self.runnable = with_references(self.original)
+        """the original, with what stands for custom operators that ONNX Runtime does not know"""
         self.prepared = self.original
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
         self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
@@ -177,7 +181,7 @@ class Run:
             feeds, expected = self.feeds()
         except RuntimeFailure as failure:
             return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
-        files = (self.original, self.weights), (proto, weights or self.weights)
+        files = (self.runnable, self.weights), (with_references(proto), weights or self.weights)
         return end_check(*files, feeds, self.verify.tolerances, expected)
 
     # --- one run -----------------------------------------------------------------------------------------------------
@@ -248,7 +252,7 @@ class Run:
         from surgeon_passes.verify import Activations, check
 
         feeds = self.feeds()[0] if self.verify.data is not None else None
-        held = Activations((self.prepared, self.weights), feeds, lambda: self.feeds()[0])
+        held = Activations((with_references(self.prepared), self.weights), feeds, lambda: self.feeds()[0])
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -262,7 +266,7 @@ class Run:
         if self._feeds is None:
             from surgeon_passes.verify import generate_samples, load_data
 
-            model = (self.original, self.weights)
+            model = (self.runnable, self.weights)
             if self.verify.data is not None:
                 self._feeds = load_data(self.verify.data, model), None
             else:
@@ -324,11 +328,23 @@ def _runnable(outcome: _Outcome) -> tuple[onnx.ModelProto, Weights]:
     if not outcome.state.references:
         return outcome.final
     light, weights = outcome.final
-    proto = onnx.ModelProto()
-    proto.CopyFrom(light)
-    proto.functions.extend(outcome.state.references.values())
-    proto.ir_version = max(8, proto.ir_version)
-    return proto, weights
+    return _with_functions(light, outcome.state.references.values()), weights
+
+
+def with_references(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the bodies of its custom operators that somebody has told about; itself where there are none."""
+    own = {(f.domain, f.name) for f in proto.functions}
+    known = {(n.domain, n.op_type) for n in every_node(proto.graph.node) if n.domain} - own
+    functions = [o.function for o in (find(*key) for key in sorted(known)) if o is not None and o.function is not None]
+    return _with_functions(proto, functions) if functions else proto
+
+
+def _with_functions(proto: onnx.ModelProto, functions: Iterable[onnx.FunctionProto]) -> onnx.ModelProto:
+    found = onnx.ModelProto()
+    found.CopyFrom(proto)
+    found.functions.extend(functions)
+    found.ir_version = max(8, found.ir_version)
+    return found
 
 
 def _interface(graph: gs.Graph) -> list[tuple[str, str, str, Any]]:

@@ -24,7 +24,7 @@ from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.nested import bodies, every_node
 from surgeon_passes.model.weights import Weights
 from surgeon_passes.model.wire import LARGE
-from surgeon_passes.ops.schema import domain_of, opsets_of, schema
+from surgeon_passes.ops.schema import domain_of, forgotten_by, opsets_of, schema
 from surgeon_passes.region import TensorType, Types
 
 Rename = Callable[[str], str]
@@ -340,6 +340,9 @@ def _attribute_types(op: str, opset: int, domain: str) -> dict[str, int]:
         return {}
     kinds: dict[str, Any] = {name: attribute.type for name, attribute in declared.attributes.items()}
     return {name: int(getattr(kind, "value", kind)) for name, kind in kinds.items()}
+
+
+forgotten_by(_attribute_types.cache_clear)
 
 
 def write_attribute(

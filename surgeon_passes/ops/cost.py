@@ -11,6 +11,7 @@ from math import prod
 
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.ops.custom import find
 from surgeon_passes.ops.view import NodeView
 from surgeon_passes.region import TensorType
 
@@ -59,18 +60,30 @@ def _static(tensor_type: TensorType) -> tuple[int, ...] | None:
     return tuple(int(d) for d in shape if isinstance(d, int))
 
 
+def _has_macs(view: NodeView) -> bool:
+    known = find(view.domain, view.op)
+    return known is not None and known.macs is not None
+
+
 def _positions(view: NodeView, type_of: TypeOf) -> int | None:
     """Places at which the kernel is applied: batch times spatial size (of the input for ConvTranspose)."""
     tensor = view.input(0) if view.op == "ConvTranspose" else view.output(0)
     shape = _static(type_of(tensor)) if tensor is not None else None
     if shape is None:
         return None
+    if view.domain and _has_macs(view):
+        sized = (t for t in view.inputs if t is not None)
+        return 1 if all(_static(type_of(t)) is not None for t in sized) else None
     if view.op in ("Conv", "ConvTranspose", "BatchNormalization"):
         return prod(shape[:1]) * prod(shape[2:])
     return prod(shape[:-1])
 
 
 def _macs_per_position(view: NodeView, type_of: TypeOf, constant_shape: ShapeOf) -> int:
+    if view.domain:
+        known = find(view.domain, view.op)
+        every = all(_static(type_of(t)) is not None for t in (*view.inputs, view.output(0)) if t is not None)
+        return known.macs(view, type_of) if known is not None and known.macs is not None and every else 0
     if view.op not in ("Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization"):
         return 0
     tensor = view.input(1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from onnx import defs
@@ -27,13 +27,44 @@ def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return {domain_of(entry.domain): entry.version for entry in imports}
 
 
+class Custom(NamedTuple):
+    """An operator that onnx does not know: ``facts`` is the Operator that says what there is to say."""
+
+    schema: defs.OpSchema
+    source: str
+    facts: Any
+
+
+_CUSTOM: dict[tuple[str, str], Custom] = {}
+_FORGET: list[Callable[[], object]] = []
+
+
+def forgotten_by(forget: Callable[[], object]) -> None:
+    """Call ``forget`` when a custom operator becomes known: it clears what was concluded from what was known before."""
+    _FORGET.append(forget)
+
+
+def custom_schema(domain: str, op: str) -> Custom | None:
+    return _CUSTOM.get((domain, op))
+
+
+def add_custom(domain: str, op: str, entry: Custom) -> None:
+    _CUSTOM[domain, op] = entry
+    for forget in _FORGET:
+        forget()
+
+
 @lru_cache(maxsize=4096)
 def schema(op: str, opset: int, domain: str = "") -> defs.OpSchema | None:
     """The schema in force at ``opset``; None for an operator that does not exist there."""
     try:
         return defs.get_schema(op, opset, domain)
     except defs.SchemaError:
-        return None
+        held = _CUSTOM.get((domain, op))
+        return held.schema if held is not None else None
+
+
+forgotten_by(schema.cache_clear)
 
 
 @lru_cache(maxsize=1)
@@ -67,6 +98,9 @@ def default_attributes(op: str, opset: int, domain: str = "") -> dict[str, Any]:
         if attribute.default_value.name:
             found[name] = plain(onnx.helper.get_attribute_value(attribute.default_value))
     return found
+
+
+forgotten_by(default_attributes.cache_clear)
 
 
 def plain(value: Any) -> Any:

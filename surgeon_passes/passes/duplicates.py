@@ -9,6 +9,7 @@ from typing import ClassVar
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.model.keys import Key, Keys
+from surgeon_passes.ops.custom import find
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import CONTROL_FLOW, QUANTIZATION
 from surgeon_passes.passes.base import Pass
@@ -26,8 +27,9 @@ SMALL = 1 << 12
 class Duplicates(Pass):
     """Nodes of one graph with the same operator, attributes and operands become one.
 
-    Never random operators, nodes that hold bodies, calls of functions, or operators of custom domains: whether two of
-    those give the same is not known. Nor QuantizeLinear and DequantizeLinear: runtimes look for one pair at each operator.
+    Never random operators, nodes that hold bodies, calls of functions, or operators of custom domains that nobody calls
+    deterministic: whether two of those give the same is not known. Nor QuantizeLinear and DequantizeLinear: runtimes look for
+    one pair at each operator.
     Nor what constants alone decide: that is folded, or left for its size.
     """
 
@@ -109,8 +111,11 @@ def _groups(state: State, nodes: list[gs.Node]) -> list[list[gs.Node]]:
 
 
 def _may_merge(state: State, node: gs.Node, functions: set[tuple[str, str]]) -> bool:
-    if domain_of(node.domain) not in ("", "ai.onnx.ml") or not node.outputs or node.op == "Constant":
+    if not node.outputs or node.op == "Constant":
         return False
+    if domain_of(node.domain) not in ("", "ai.onnx.ml"):
+        known = find(node.domain, node.op)
+        return known is not None and known.deterministic and not state.index.holds_bodies(node)
     if (domain_of(node.domain), node.op) in functions:
         return False
     if node.op in CONTROL_FLOW or node.op in QUANTIZATION or state.index.holds_bodies(node):

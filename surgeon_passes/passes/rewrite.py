@@ -288,4 +288,5 @@ class _Sweeper:
             self.state.references[reference.domain, reference.name] = reference
         for image, _ in edit.added:
             self.state.made_by[id(image.node)] = rule.name
+            self.state.refer(image.node)
         return edit

@@ -14,6 +14,7 @@ from surgeon_passes.decisions import Decision
 from surgeon_passes.errors import SurgeonError
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.model.extras import Model
+from surgeon_passes.ops.custom import find
 from surgeon_passes.region import Region, TensorType, Tolerances, Verdict
 from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.registry import Registry
@@ -78,7 +79,7 @@ class State:
     applied: list[Decision] = field(default_factory=list)
     refuted: set[tuple[str, frozenset[int]]] = field(default_factory=set)
     references: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
-    """bodies of custom operators that rules emit: what ONNX Runtime runs in their place when it checks"""
+    """bodies of custom operators, of the model or that rules emit: what ONNX Runtime runs in their place when it checks"""
     made_by: dict[int, str] = field(default_factory=dict)
     """by id(node): the rule that made it"""
     times: Counter[str] = field(default_factory=Counter)
@@ -91,6 +92,15 @@ class State:
             self.index.reserve(str(constant.name) for constant in extras.constants)  # those that nobody reads, too
         self.guard = make_guard(self.index, self.keep, self.only, self.skip)
         self.rebuild()
+        for node in self.index.nodes():
+            self.refer(node)
+
+    def refer(self, node: gs.Node) -> None:
+        """Take note of the function that stands for a custom operator where ONNX Runtime checks."""
+        known = find(node.domain, node.op) if node.domain else None
+        own = ((f.domain, f.name) for f in self.graph.functions)
+        if known is not None and known.function is not None and (known.domain, known.op) not in own:
+            self.references[known.domain, known.op] = known.function
 
     @property
     def graph(self) -> gs.Graph:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from surgeon_passes.errors import did_you_mean
 from surgeon_passes.rules.pattern import Literal, NameRef, OpId, Span, Template
-from surgeon_passes.rules.schemas import CHECKED_DOMAINS, Signature, signatures
+from surgeon_passes.rules.schemas import CHECKED_DOMAINS, Signature, custom_signature, signatures
 from surgeon_passes.rules.tokens import Source
 
 
 def known_signature(source: Source, op: OpId, span: Span, templates: Mapping[str, Template]) -> Signature | None:
     """The operator's signature; None in a domain that has no schemas here."""
     if op.domain not in CHECKED_DOMAINS:
-        return None
+        return custom_signature(op)
     if op in signatures():
         return signatures()[op]
     span = source.find(str(op), span)
@@ -58,7 +58,7 @@ def _count(signature: Signature) -> str:
 
 def check_results(source: Source, op: OpId, count: int, variadic: str, span: Span) -> None:
     """``variadic``: the name of a result with '...', or ""."""
-    signature = signatures().get(op)
+    signature = signatures().get(op) or custom_signature(op)
     if signature is None:
         return
     if count > signature.max_results:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.ops.custom import find
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import COMMUTATIVE
 from surgeon_passes.ops.view import NodeView
@@ -151,7 +152,12 @@ Order: TypeAlias = tuple[tuple[Value, ...], tuple[gs.Tensor | None, ...], tuple[
 
 def is_permuted(view: NodeView, number: int) -> bool:
     """Whether the operands of a node are tried in every order where ``number`` are wanted."""
-    return 1 < number <= MAX_PERMUTED and view.op in COMMUTATIVE and view.domain == ""
+    if not 1 < number <= MAX_PERMUTED:
+        return False
+    if view.domain:
+        known = find(view.domain, view.op)
+        return known is not None and known.commutative
+    return view.op in COMMUTATIVE
 
 
 def orders(call: Call, view: NodeView) -> list[Order]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from surgeon_passes.errors import RuleError, UsageError
+from surgeon_passes.operators import load_installed, register_all
 from surgeon_passes.rules.rule import Rule
 
 GROUP = "surgeon_passes.rules"
@@ -72,8 +73,9 @@ class Registry:
         if not files or not all(f.is_file() for f in files):
             raise UsageError(f"{path}: no such rules file or folder")
         for file in files:
-            found = list(rules_of(_run(file)))
-            if not found:
+            module = _run(file)
+            found = list(rules_of(module))
+            if not register_all(module, str(file)) and not found:
                 raise RuleError(f"{file}: defines no rule; decorate a function with @surgeon_passes.rule")
             for rule in found:
                 self.add(rule, str(file))
@@ -101,6 +103,7 @@ def _submodules(module: ModuleType) -> Iterator[ModuleType]:
 @cache
 def _installed() -> tuple[tuple[Rule, str], ...]:
     """Rules and the packages that offer them. Kept: to look through what is installed takes longer than a small model."""
+    load_installed()  # rules may speak of operators that packages offer
     found: list[tuple[Rule, str]] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.name != "builtin", e.name)):
         package = f"package {_package(entry)}"

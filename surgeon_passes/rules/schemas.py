@@ -47,6 +47,14 @@ def signatures() -> Mapping[OpId, Signature]:
     return {op: _signature(schemas) for op, schemas in versions.items()}
 
 
+def custom_signature(op: OpId) -> Signature | None:
+    """Of a custom operator that somebody has told about."""
+    from surgeon_passes.ops.schema import custom_schema
+
+    known = custom_schema(op.domain, op.name)
+    return _signature([known.schema]) if known is not None else None
+
+
 def _signature(schemas: list[OpSchema]) -> Signature:
     newest = max(schemas, key=lambda schema: schema.since_version)
     return Signature(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex
-from surgeon_passes.ops.schema import domain_of
+from surgeon_passes.ops.schema import domain_of, forgotten_by
 from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.roots import operand_kinds
 from surgeon_passes.rules.rule import Rule
@@ -53,6 +53,7 @@ class RuleTable:
 
 
 _TABLES: dict[tuple[int, ...], RuleTable] = {}
+forgotten_by(_TABLES.clear)
 
 
 def table_of(rules: Sequence[Rule]) -> RuleTable:

@@ -10,7 +10,7 @@ import onnx_graphsurgeon as gs
 from onnx import TensorProto, defs
 
 from surgeon_passes.model import onnx_dtype
-from surgeon_passes.ops.schema import schema
+from surgeon_passes.ops.schema import forgotten_by, schema
 
 _NAMES = frozenset(TensorProto.DataType.keys())
 Rule = int | tuple[int, ...] | None
@@ -27,6 +27,9 @@ def dtype_rules(op: str, opset: int, domain: str, count: int) -> tuple[Rule, ...
     variadic = bool(rules) and declared.outputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     last = rules[-1] if variadic and declared.outputs[-1].is_homogeneous else None
     return tuple(rules[k] if k < len(rules) - variadic else last for k in range(count))
+
+
+forgotten_by(dtype_rules.cache_clear)
 
 
 def _rule(declared: defs.OpSchema, result: Any) -> Rule:
@@ -74,3 +77,6 @@ def is_for_tensors(op: str, opset: int, domain: str) -> bool:
         any(allowed.startswith("tensor(") for allowed in constraints.get(entry.type_str, [entry.type_str]))
         for entry in (*declared.inputs, *declared.outputs)
     )
+
+
+forgotten_by(is_for_tensors.cache_clear)
