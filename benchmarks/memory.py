@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from surgeon_passes.bench import memory
+from surgeon_passes import memory
 from surgeon_passes.model.elements import raw_bytes
 from surgeon_passes.model.wire import pieces, point
 

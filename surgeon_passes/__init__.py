@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surgeon_passes.decisions import Decision
+    from surgeon_passes.engines import Isolate
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
     from surgeon_passes.explain import explain
     from surgeon_passes.grouping import Group, groups
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "decisions": ("Decision",),
+    "engines": ("Isolate",),
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
     "passes": (
         "Cleanup",
@@ -89,6 +91,7 @@ __all__ = [
     "Fold",
     "Group",
     "InlineFunctions",
+    "Isolate",
     "Leaf",
     "Match",
     "ModelError",

@@ -1,5 +1,5 @@
 """``python -m surgeon_passes``."""
 
-from surgeon_passes.cli import main
+from surgeon_passes.cli import entry
 
-main(prog_name="surgeon-passes")
+entry()

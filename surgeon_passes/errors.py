@@ -16,13 +16,30 @@ class SurgeonError(Exception):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(visible(" ".join(message.split())))
 
 
 class ModelError(SurgeonError):
     """A file cannot be read or written, or is not a valid model."""
 
     exit_code = 6
+
+
+class RuntimeFailure(SurgeonError):
+    """ONNX Runtime refused a model or a run. ``code`` is its error code, such as NOT_IMPLEMENTED, or "".
+
+    CRASHED and TIMED_OUT are ours: the process in which it ran did not survive. Other inputs are then not tried.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def is_fatal(self) -> bool:
+        return self.code in ("CRASHED", "TIMED_OUT")
 
 
 class UsageError(SurgeonError):
@@ -43,6 +60,13 @@ class OperatorError(SurgeonError):
 
 class ContradictionError(ModelError):
     """Shape inference and the shape evaluator disagree about a node: one of them is wrong, so nothing is done."""
+
+
+def visible(text: str) -> str:
+    """``text`` with escapes in the place of what does not print: names out of a file may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

@@ -13,10 +13,11 @@ from typing import TypeAlias
 import onnx
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.errors import ModelError, SurgeonError, UsageError, did_you_mean
+from surgeon_passes.engines import Isolate, isolated
+from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
-from surgeon_passes.model.graphs import model_of_graph
+from surgeon_passes.model.graphs import check_depth, model_of_graph
 from surgeon_passes.model.light import one_line
 from surgeon_passes.model.put_back import put_back
 from surgeon_passes.passes import (
@@ -139,16 +140,18 @@ class Pipeline:
         skip: Iterable[str] = (),
         keep: Iterable[str] = (),
         only: Only | str | None = None,
+        isolate: bool | Isolate = False,
     ) -> Result:
         """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result.
 
         ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
-        nodes and tensors that stay as they are; ``only`` is the part that may change.
+        nodes and tensors that stay as they are; ``only`` is the part that may change. ``isolate`` runs ONNX Runtime in a
+        process of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
-        with _no_collection(), _blaming(source):
+        with _no_collection(), _blaming(source), isolated(isolate):
             registry = registry or Registry.installed()
             names = _names(skip)
             switches = Switches(frozenset(names), tuple(_names(keep)), only)
@@ -156,8 +159,10 @@ class Pipeline:
                 self.without(names, registry), load(source), options, registry, tuple(observers), progress, switches
             )
             result = run.result()
+            result.isolated = isolate is not False
             if isinstance(source, gs.Graph):
                 put_back(result.graph, source)
+                result.model = model_of_graph(source)  # what it was made of holds no edges any more
         return result
 
     def without(self, skip: Sequence[str], registry: Registry) -> Pipeline:
@@ -187,9 +192,13 @@ def _blaming(source: Source) -> Iterator[None]:
     """Turn what an invalid model causes anywhere into one line; anything else is a bug and goes through."""
     try:
         yield
-    except SurgeonError:
-        raise
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{_name(source)}: not a valid model: it holds a text that is not UTF-8 ({error})") from error
+    except MemoryError as error:
+        raise ModelError(f"{_name(source)}: there is not enough memory ({error})") from error
     except Exception as error:
+        if isinstance(error, SurgeonError) and not (isinstance(error, RuleError) and error.__cause__):
+            raise  # the function of a rule may fail over what is wrong with the model
         reason = _invalid(source)
         if reason:
             raise ModelError(f"{_name(source)}: not a valid model: {reason}") from error
@@ -237,6 +246,7 @@ def load(source: Source) -> Model:
 
 def _load(source: str | os.PathLike[str] | onnx.ModelProto | gs.Graph) -> Model:
     if isinstance(source, gs.Graph):
+        check_depth(source, source.name or "the graph")
         proto, weights = export_light(model_of_graph(source))
         return import_model(proto, source.name or "the graph", weights)
     if isinstance(source, onnx.ModelProto):
@@ -292,6 +302,7 @@ def optimize(
     registry: Registry | None = None,
     progress: Progress | None = None,
     observers: Iterable[Observer] = (),
+    isolate: bool | Isolate = False,
 ) -> Result:
     """The default pipeline on a path, ModelProto or gs.Graph.
 
@@ -302,7 +313,8 @@ def optimize(
 
     ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
     ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
-    fits a pattern. ``onnxsim`` simplifies the model by onnxsim first. Raises SurgeonError.
+    fits a pattern. ``onnxsim`` simplifies the model by onnxsim first. ``isolate`` (or an :class:`Isolate`) runs ONNX Runtime
+    in a process of its own, which it may crash. Raises SurgeonError.
     """
     passes = default_passes(
         shapes,
@@ -322,6 +334,7 @@ def optimize(
         skip=skip,
         keep=keep,
         only=only,
+        isolate=isolate,
     )
 
 

@@ -17,7 +17,8 @@ from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import with_weights, write_proto
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.weights import Weights
-from surgeon_passes.ops.schema import STANDARD
+from surgeon_passes.ops.custom import find
+from surgeon_passes.ops.schema import STANDARD, is_microsoft
 from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import Counts
@@ -60,6 +61,8 @@ class Result:
     blocks: tuple[Block, ...] = ()
     """sums of parallel linear branches that are left, and why"""
     find_near_misses: Callable[[], list[Decision]] = list
+    isolated: bool = False
+    """whether ONNX Runtime was kept in a process of its own"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 
@@ -148,12 +151,13 @@ class Result:
 
     @cached_property
     def custom_operators(self) -> dict[str, int]:
-        """Operators that neither ONNX nor ONNX Runtime nor the model defines, and how often they stand in it."""
+        """Operators that neither ONNX nor ONNX Runtime nor the model defines, and that nobody has told about, and how often
+        they stand in it."""
         own = {f"{function.domain}.{function.name}" for function in self.graph.functions}
         return {
             name: number
             for name, number in self.after.operators.items()
-            if "." in name and name not in own and not _is_known(name.rpartition(".")[0])
+            if "." in name and name not in own and not _is_known(name)
         }
 
     def _regions_decide(self) -> bool:
@@ -186,8 +190,9 @@ class Result:
         write_proto(changed, path, self.weights, self.external)
 
 
-def _is_known(domain: str) -> bool:
-    return domain in STANDARD or domain.startswith("com.microsoft")
+def _is_known(name: str) -> bool:
+    domain, _, op = name.rpartition(".")
+    return domain in STANDARD or is_microsoft(domain) or find(domain, op) is not None
 
 
 __all__: Sequence[str] = ["Result"]

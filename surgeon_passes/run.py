@@ -180,7 +180,10 @@ class Run:
         try:
             feeds, expected = self.feeds()
         except RuntimeFailure as failure:
-            return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
+            reason = f"the original does not run: {failure}"
+            if not failure.is_fatal:
+                reason = f"no inputs could be made up: {failure}; give --data"
+            return EndCheck("not run", reason=reason)
         files = (self.runnable, self.weights), (with_references(proto), weights or self.weights)
         return end_check(*files, feeds, self.verify.tolerances, expected)
 
@@ -331,11 +334,14 @@ def _runnable(outcome: _Outcome) -> tuple[onnx.ModelProto, Weights]:
     return _with_functions(light, outcome.state.references.values()), weights
 
 
-def with_references(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the bodies of its custom operators that somebody has told about; itself where there are none."""
+def with_references(proto: onnx.ModelProto, more: Sequence[onnx.FunctionProto] = ()) -> onnx.ModelProto:
+    """The model with the bodies of its custom operators that somebody has told about, or that are among ``more``; itself
+    where there are none."""
     own = {(f.domain, f.name) for f in proto.functions}
-    known = {(n.domain, n.op_type) for n in every_node(proto.graph.node) if n.domain} - own
-    functions = [o.function for o in (find(*key) for key in sorted(known)) if o is not None and o.function is not None]
+    used = {(n.domain, n.op_type) for n in every_node(proto.graph.node) if n.domain} - own
+    told = [o.function for o in (find(*key) for key in sorted(used)) if o is not None and o.function is not None]
+    bodies = {(f.domain, f.name): f for f in (*told, *more)}
+    functions = [body for key, body in bodies.items() if key in used]
     return _with_functions(proto, functions) if functions else proto
 
 

@@ -1,33 +1,22 @@
-"""ONNX Runtime: the only module that imports it, and only when a session is made."""
+"""ONNX Runtime as the rest of the package sees it: sessions over protobufs, whose weights are copied as little as can be.
+
+Which process they live in, :mod:`surgeon_passes.engines` decides.
+"""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
-from surgeon_passes.errors import SurgeonError
+from surgeon_passes.engines.plan import Array, Engine, External, Plan, Value, open_engine
+from surgeon_passes.errors import RuntimeFailure
 
-Array: TypeAlias = NDArray[Any]
-Value: TypeAlias = Any
-"""An ndarray, or a list of them where the type is a sequence."""
-
-_LEVELS = {
-    "off": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
-_PREFIX = re.compile(r"^\s*\[ONNXRuntimeError\]\s*:\s*\d+\s*:\s*(\w+)\s*:\s*")
-_SOURCE = re.compile(r"/\S*?onnxruntime\S*?:\d+\s*")
 _PIECE_LIMIT = 1_500_000_000
 _EXTERNAL_BYTES = 1 << 20
 _FED_BYTES = 1 << 22
@@ -35,58 +24,16 @@ _FED_BYTES = 1 << 22
 _NO_NUMPY = ("bfloat16", "float8", "float4", "int4", "int2")
 
 
-class RuntimeFailure(SurgeonError):
-    """ONNX Runtime refused a model or a run. ``code`` is its error code, such as NOT_IMPLEMENTED, or ""."""
-
-    exit_code = 5
-
-    def __init__(self, message: str, code: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def _failure(error: Exception) -> RuntimeFailure:
-    text = str(error)
-    found = _PREFIX.match(text)
-    if found:
-        text = text[found.end() :]
-    text = " ".join(_SOURCE.sub("", text).split()) or type(error).__name__
-    return RuntimeFailure(text if len(text) <= 400 else text[:397] + "...", found.group(1) if found else "")
-
-
-@cache
-def _ort() -> Any:
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    return onnxruntime
-
-
 def version() -> str:
     """The version of ONNX Runtime that checks."""
-    return str(_ort().__version__)
+    from surgeon_passes.engines.local import version
+
+    return version()
 
 
-def _options(level: str, threads: int = 1) -> Any:
-    ort = _ort()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[level])
-    options.log_severity_level = 4
-    if threads > 1:  # else the threads of one session go on spinning while another session runs
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-    if level != "all":
-        options.add_session_config_entry("session.disable_prepacking", "1")
-    return options
-
-
-def _ort_value(array: Array, elem_type: int) -> Any:
-    make = _ort().OrtValue
-    if elem_type == onnx.helper.np_dtype_to_tensor_dtype(array.dtype) and not array.dtype.name.startswith(_NO_NUMPY):
-        return make.ortvalue_from_numpy(array)
-    return make.ortvalue_from_numpy_with_onnx_type(array, elem_type)
+def _external(array: Array, elem_type: int) -> External:
+    own = elem_type == onnx.helper.np_dtype_to_tensor_dtype(array.dtype) and not array.dtype.name.startswith(_NO_NUMPY)
+    return External(array, 0 if own else elem_type)
 
 
 def external_stub(name: str, dims: Sequence[int], elem_type: int) -> TensorProto:
@@ -150,19 +97,14 @@ def _serialized(model: ModelProto) -> bytes:
         raise RuntimeFailure(reason, "TOO_LARGE") from error
 
 
-def _load_inlined(model: ModelProto, arrays: Mapping[str, Array], level: str) -> Any:
-    """A session whose weights lie in the model, for where ONNX Runtime has dropped a stub before it looks for its data."""
+def _inlined(model: ModelProto, arrays: Mapping[str, Array]) -> ModelProto:
+    """A copy whose weights lie in it, for where ONNX Runtime has dropped a stub before it looks for its data."""
     whole = ModelProto()
     whole.CopyFrom(model)
     for tensor in whole.graph.initializer:
         if tensor.name in arrays:
             tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(arrays[tensor.name]), tensor.name))
-    try:
-        return _ort().InferenceSession(_serialized(whole), _options(level), providers=["CPUExecutionProvider"])
-    except RuntimeFailure:
-        raise
-    except Exception as error:
-        raise _failure(error) from error
+    return whole
 
 
 def _with_fed_weights(model: ModelProto, arrays: Mapping[str, Array]) -> tuple[ModelProto, dict[str, Array]]:
@@ -211,45 +153,40 @@ class Session:
             try:
                 self._load(copy, {n: a for n, a in arrays.items() if n not in self._fed}, level)
                 return
-            except RuntimeFailure:
+            except RuntimeFailure as failure:
+                if failure.is_fatal:
+                    raise
                 self._fed = {}  # an operator may want constants
         self._load(model, arrays, level)
 
     def _load(self, model: ModelProto | str | Path, arrays: Mapping[str, Array], level: str) -> None:
-        source: str | bytes
-        if isinstance(model, ModelProto):
-            source = _serialized(model)
-            read = _names_read(model.graph) if arrays else set()
-            declared = {t.name: t.data_type for t in model.graph.initializer if t.name in arrays and t.name in read}
-        else:
-            source, declared = str(model), {}
-        options = _options(level, self._threads)
-        ready = {name: np.require(arrays[name], requirements=["C", "A"]) for name in declared}
-        self._kept = [_ort_value(ready[name], kind) for name, kind in declared.items()]
-        try:
-            if self._kept:
-                options.add_external_initializers(list(declared), self._kept)
-                if level == "off":  # nothing rewrites initializers: they are used in place, not copied
-                    for name, value in zip(declared, self._kept, strict=True):
-                        options.add_initializer(name, value)
-            self._session = _ort().InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            if "ReplaceInitializedTensor" not in str(error) or not isinstance(model, ModelProto):
-                raise _failure(error) from error
-            self._session = _load_inlined(model, arrays, level)
+        self._engine = self._open(model, arrays, level)
         self.inputs: dict[str, tuple[str, list[Any]]] = {
-            i.name: (i.type, list(i.shape)) for i in self._session.get_inputs() if i.name not in self._fed
+            name: found for name, found in self._engine.inputs.items() if name not in self._fed
         }
-        self.outputs: dict[str, str] = {o.name: o.type for o in self._session.get_outputs()}
+        self.outputs: dict[str, str] = self._engine.outputs
+
+    def _open(self, model: ModelProto | str | Path, arrays: Mapping[str, Array], level: str) -> Engine:
+        if not isinstance(model, ModelProto):
+            return open_engine(Plan(str(model), level, self._threads))
+        read = _names_read(model.graph) if arrays else set()
+        stubs = (t for t in model.graph.initializer if t.name in arrays and t.name in read)
+        external = {t.name: _external(arrays[t.name], t.data_type) for t in stubs}
+        try:
+            return open_engine(Plan(_serialized(model), level, self._threads, external, self._fed))
+        except RuntimeFailure as failure:
+            if "ReplaceInitializedTensor" not in str(failure):
+                raise
+        return open_engine(Plan(_serialized(_inlined(model, arrays)), level))
 
     def run(self, feeds: Mapping[str, Value], outputs: Iterable[str] | None = None) -> dict[str, Value]:
         """Values of ``outputs`` (all of them by default). Raises RuntimeFailure."""
         names = list(self.outputs if outputs is None else outputs)
         try:
-            values = self._session.run(names, {**self._fed, **feeds})
-        except Exception as error:
-            if not self._fed:
-                raise _failure(error) from error
+            values = self._engine.run(names, feeds)
+        except RuntimeFailure as failure:
+            if not self._fed or failure.is_fatal:
+                raise
             self._fed = {}  # an operator may want constants
             self._load(self._model, self._arrays, "off")
             return self.run(feeds, names)
@@ -265,3 +202,15 @@ def run(
 ) -> dict[str, Value]:
     """Load ``model``, run it once. Raises RuntimeFailure."""
     return Session(model, level=level).run(feeds, outputs)
+
+
+__all__ = [
+    "Array",
+    "RuntimeFailure",
+    "Session",
+    "Value",
+    "external_stub",
+    "is_too_large",
+    "run",
+    "version",
+]

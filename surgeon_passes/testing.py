@@ -19,12 +19,14 @@ from onnx import helper, numpy_helper
 from surgeon_passes.errors import ModelError
 from surgeon_passes.explain import Explanation, explain
 from surgeon_passes.model import Weights
+from surgeon_passes.operators import load_installed
 from surgeon_passes.ops.schema import STANDARD, schema
 from surgeon_passes.passes import Cleanup, Rewrite, Verify
 from surgeon_passes.pipeline import Pipeline
 from surgeon_passes.report.explanation import render
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.run import with_references
 
 Text: TypeAlias = "str | onnx.ModelProto"
 Feeds: TypeAlias = Mapping[str, Any]
@@ -78,7 +80,7 @@ def assert_rule(rule: Rule, before: Text, after: Text, *, opset: int = OPSET, **
         raise AssertionError(
             f"{rule.name}: {difference}\n--- it gave\n{_printed(result.proto)}\n--- expected\n{_printed(wanted)}"
         )
-    assert_equal_models(source, wanted)
+    _assert_equal(source, wanted, None, [f for f in (rule.reference_function(),) if f is not None])
 
 
 def assert_declined(rule: Rule, before: Text, reason: str, *, opset: int = OPSET, **options: Any) -> None:
@@ -94,10 +96,21 @@ def assert_declined(rule: Rule, before: Text, reason: str, *, opset: int = OPSET
 
 def assert_equal_models(a: Text, b: Text, feeds: Feeds | Sequence[Feeds] | None = None, *, opset: int = OPSET) -> None:
     """That both give the same in ONNX Runtime, within the end check's bounds; without ``feeds`` on made-up inputs."""
+    _assert_equal(model(a, opset), model(b, opset), feeds)
+
+
+def _assert_equal(
+    a: onnx.ModelProto,
+    b: onnx.ModelProto,
+    feeds: Feeds | Sequence[Feeds] | None,
+    functions: Sequence[onnx.FunctionProto] = (),
+) -> None:
+    """``functions`` stand for custom operators, besides those of Operators that are registered."""
     from surgeon_passes.runtime import RuntimeFailure
     from surgeon_passes.verify import end_check, generate_samples
 
-    first, second = ((model(m, opset), Weights()) for m in (a, b))
+    load_installed()
+    first, second = ((with_references(m, functions), Weights()) for m in (a, b))
     sets = [feeds] if isinstance(feeds, Mapping) else feeds
     if sets is None:
         try:
@@ -111,6 +124,7 @@ def assert_equal_models(a: Text, b: Text, feeds: Feeds | Sequence[Feeds] | None 
 
 
 def _tried(rule: Rule, source: onnx.ModelProto, options: Mapping[str, Any]) -> Explanation:
+    load_installed()
     pipeline = Pipeline(Rewrite(rule, **{"approximate": True, **options}), Cleanup())
     return explain(source, rule=rule.name, pipeline=pipeline, registry=Registry([rule]), verify=Verify())
 

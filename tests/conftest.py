@@ -14,6 +14,9 @@ from benchmarks.entries import Unavailable, Wheels, cache
 settings.register_profile("fixed", derandomize=True)
 """The same drawn examples in every run: what decides whether a change lands must not depend on luck."""
 
+collect_ignore = ["example"]
+"""A package of its own, whose tests tests/test_example.py runs."""
+
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from .test_packaging import KEPT_OUT, ROOT
 GUIDES = ("README.md", "surgeon_passes/README.md", "patterns/README.md", "benchmarks/README.md")
 EXTRAS = ("onnxsim",)
 SETUP = ".venv/bin/"
-KINDS = {"python", "sh", "text"}
+KINDS = {"python", "sh", "text", "toml"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ def test_snippets_run(guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if block.kind == "python" and not lacks_extra(block):
             run_python(block, guide, tmp_path, names)
             ran += 1
+        elif block.kind == "toml":
+            tomllib.loads(block.text)
         elif block.kind == "sh" and SETUP not in block.text:
             run_shell(block.text, tmp_path)
             ran += 1

@@ -102,6 +102,10 @@ PLANTED = {
         "(float[N,2,4,4] x, float[N,2,4,4] z) => (float[N,2,4,4] y) { [c] c = Conv(x, w) [m] y = Add(c, z) }",
         2, "y = sum(branch(x)...)", "sum", "no two operands of the sum are branches of one tensor",
     ),
+    "a sum of one bare tensor": (
+        "branch(x) = Conv(x, w: const) | x\ny = sum(branch(x)...)", "(float[N] x) => (float[N] y) { [m] y = Add(x, x) }",
+        2, "y = sum(branch(x)...)", "sum", "operands of the sum are one tensor, but none is made by a branch of it",
+    ),
     "an outer graph": (
         "a = Neg(x)\ny = Abs(a)",
         "(float[N] x, bool c) => (float[N] y) "

@@ -334,3 +334,19 @@ def test_observers_hear_what_the_end_check_finds() -> None:
         chain("Identity", "Abs"), observers=[lambda d: heard.append((d.rule, d.status))], registry=Registry()
     )
     assert heard == [("drop", "applied"), ("wrong", "applied"), ("wrong", "undone")]
+
+
+def test_what_a_rule_meets_in_an_invalid_model_is_the_models_fault() -> None:
+    """Not the rule's: its function fails over a perm that is no list."""
+    model = block()
+    model.graph.node.append(onnx.helper.make_node("Transpose", ["y"], ["z"], perm=1))
+    model.graph.node.append(onnx.helper.make_node("Transpose", ["z"], ["u"], perm=1))
+    model.graph.output[0].name = "u"
+    with pytest.raises(sp.ModelError, match=r"^the model: not a valid model: "):
+        sp.optimize(model)
+
+
+def test_a_graph_of_graphsurgeon_is_the_results_graph_then() -> None:
+    graph = gs.import_onnx(block())
+    result = sp.optimize(graph)
+    assert result.graph is graph and result.exit_code == 0 and result.checker_error == ""

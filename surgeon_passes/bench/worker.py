@@ -13,10 +13,9 @@ from typing import Any
 
 import onnx
 
-from surgeon_passes import demo
-from surgeon_passes.bench import memory
-from surgeon_passes.bench.child import Reply, serve
+from surgeon_passes import demo, memory
 from surgeon_passes.bench.tools import BY_NAME, Call, save
+from surgeon_passes.child import Reply, serve
 from surgeon_passes.model.files import all_tensors
 from surgeon_passes.model.nested import count_nodes
 from surgeon_passes.model.weights import external_number

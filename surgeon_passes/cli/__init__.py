@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from surgeon_passes.cli.bench import bench
@@ -12,6 +14,7 @@ from surgeon_passes.cli.passes import passes
 from surgeon_passes.cli.pipelines import pipelines
 from surgeon_passes.cli.rules import rules
 from surgeon_passes.cli.shapes import parse_shape, parse_shapes
+from surgeon_passes.cli.supervise import Attempt, supervise
 from surgeon_passes.cli.value import value
 
 
@@ -24,4 +27,14 @@ def main() -> None:
 for _command in (optimize, passes, pipelines, explain, rules, groups, value, bench):
     main.add_command(_command)
 
-__all__ = ["main", "parse_shape", "parse_shapes"]
+
+def entry() -> None:
+    """The command, its work done in a process that may crash."""
+
+    def work(attempt: Attempt) -> None:
+        main(prog_name="surgeon-passes", obj=attempt)
+
+    sys.exit(supervise(work))
+
+
+__all__ = ["entry", "main", "parse_shape", "parse_shapes"]

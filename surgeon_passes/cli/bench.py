@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded, progress_line
+from surgeon_passes.cli.common import FILE, guarded, progress_line, say
 from surgeon_passes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def _bench(
         click.echo(f"not installed: {', '.join(known.missing())} (pip install 'surgeon-passes[bench]')", err=True)
     with _paths(models) as paths:
         found = _measure_all(paths, chosen, options)
-    click.echo(render(found), nl=False)
+    say(render(found), nl=False)
     if shares:
         parts = [text for cpu in (False, True) if (text := share_table(found, cpu))]
-        click.echo("\n" + ("\n".join(parts) or "no shares: they need onnxsim and both of ours\n"), nl=False)
+        say("\n" + ("\n".join(parts) or "no shares: they need onnxsim and both of ours\n"), nl=False)
     outputs.write(found, about(options), json_file, plot_folder)
     return _exit_code(found)
 

@@ -2,53 +2,137 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from surgeon_passes.errors import RuleError, SurgeonError
+from surgeon_passes import watch
+from surgeon_passes.cli.supervise import isolates
+from surgeon_passes.errors import ModelError, RuleError, SurgeonError, visible
+from surgeon_passes.watch import SECONDS
+
+if TYPE_CHECKING:
+    from surgeon_passes.engines import Isolate
 
 
-@contextmanager
-def _unwinding() -> Iterator[None]:
+class _Unwinding:
     """A request to end the process unwinds it, so that no temporary file is left. Ignored signals stay ignored."""
 
-    def end(number: int, _: object) -> None:
+    _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+    number = 0
+    """the signal that has asked for it, if any"""
+
+    def __enter__(self) -> _Unwinding:
+        numbers = [getattr(signal, name) for name in self._NAMES if hasattr(signal, name)]
+        ours = (signal.SIG_DFL, signal.default_int_handler)
+        is_main = threading.current_thread() is threading.main_thread()  # no other thread may change handlers
+        self._held = {n: signal.getsignal(n) for n in numbers if is_main and signal.getsignal(n) in ours}
+        for number in self._held:
+            signal.signal(number, self._end)
+        return self
+
+    def _end(self, number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not keep the first from cleaning up
+        self.number = number
         raise SystemExit(128 + number)
 
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    is_main = threading.current_thread() is threading.main_thread()  # no other thread may change handlers
-    changed = [n for n in numbers if is_main and signal.getsignal(n) is signal.SIG_DFL]
-    for number in changed:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in changed:
-            signal.signal(number, signal.SIG_DFL)
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._held.items():
+            signal.signal(number, handler)
 
 
 def guarded(action: Callable[[], int], debug: bool) -> int:
-    """Exit code of ``action``; what bad input causes is one line on stderr."""
+    """Exit code of ``action``; what bad input causes is one line on stderr, and what a bug causes is, too."""
+    unwinding = _Unwinding()
     try:
-        with _unwinding():
+        with unwinding, _prints_apart():
             return action()
-    except SurgeonError as error:
-        click.echo(f"error: {error}", err=True)
-        if isinstance(error, RuleError) and error.details:
-            click.echo(error.details, err=True)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if unwinding.number or isinstance(error, KeyboardInterrupt):  # what it meets on its way may change its type
+            number = unwinding.number or signal.SIGINT
+            if number == signal.SIGINT:
+                click.echo("interrupted", err=True)
+            return 128 + number
+        if isinstance(error, SystemExit):
+            raise
+        code = _blamed(error)
         if debug:
-            traceback.print_exc()
-        return error.exit_code
-    except KeyboardInterrupt:
-        click.echo("interrupted; nothing was written", err=True)
-        return 130
+            traceback.print_exception(error)
+        return code
+
+
+def _blamed(error: Exception) -> int:
+    """Exit code of an error, which is told in one line."""
+    if isinstance(error, MemoryError):
+        click.echo("error: there is not enough memory for this model", err=True)
+        return 6
+    if not isinstance(error, SurgeonError):
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        click.echo(f"error: {text} (this is a bug of surgeon-passes; --debug shows where)", err=True)
+        return 1
+    click.echo(f"error: {error}", err=True)
+    if isinstance(error, RuleError) and error.details:
+        click.echo(error.details, err=True)
+    return error.exit_code
+
+
+def say(text: str, nl: bool = True) -> None:
+    """Print what the command is asked for; what a terminal would obey is escaped."""
+    try:
+        click.echo("\n".join(map(visible, text.split("\n"))), file=_stdout.get(), nl=nl)
+    except BrokenPipeError:
+        return  # nobody reads on
+    except OSError as error:
+        raise ModelError(f"standard output cannot be written ({error.strerror or error})") from None
+
+
+_stdout: ContextVar[Any] = ContextVar("stdout", default=None)
+
+
+@contextmanager
+def _prints_apart() -> Iterator[None]:
+    """What rules and libraries print goes to stderr; stdout is for :func:`say`."""
+    token = _stdout.set(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout.reset(token)
+
+
+def runtime_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say where ONNX Runtime runs, and what it may take; :func:`isolation` reads them."""
+    for option in (
+        click.option("--isolate", is_flag=True, help="Keep ONNX Runtime in a process that it may crash."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(0, min_open=True),
+            default=SECONDS,
+            show_default=True,
+            help="Seconds that one call of ONNX Runtime, or of a rule, may take.",
+        ),
+        click.option(
+            "--memory", metavar="SIZE", help="What ONNX Runtime may take with --isolate.  [default: all that is free]"
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def isolation(isolate: bool, timeout: float, memory: str | None) -> bool | Isolate:
+    """What a run is told. After a crash ONNX Runtime is kept apart without being asked."""
+    from surgeon_passes.engines import Isolate
+
+    watch.allow(timeout)
+    return Isolate(timeout, memory) if isolate or isolates() else False
 
 
 FILE = click.Path(readable=False)

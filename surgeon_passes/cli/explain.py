@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, say
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 
 
@@ -42,5 +42,5 @@ def _explain(
     registry = Registry.installed()
     own = [found for path in rule_files for found in registry.add_path(path)]
     found = find(model, node=node, rule=rule, pipeline=chosen.pipeline(own), registry=registry, verify=mode)
-    click.echo(render(found, limit), nl=False)
+    say(render(found, limit), nl=False)
     return 0

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, say
 
 NAMED = 3
 
@@ -28,11 +28,11 @@ def _groups(model: str, kind: str | None) -> int:
 
     found = [group for group in find(model) if kind in (None, group.kind)]
     if not found:
-        click.echo("no groups: nodes have no names with '/' or '.', and no tensor is the only way through")
+        say("no groups: nodes have no names with '/' or '.', and no tensor is the only way through")
     for group in found:
         name = "  " * group.depth + group.name
         nodes = f"{group.nodes} nodes"
-        click.echo(f"{group.kind:6}  {name:40}  {nodes:>11}  {_some(group.inputs)} -> {_some(group.outputs)}")
+        say(f"{group.kind:6}  {name:40}  {nodes:>11}  {_some(group.inputs)} -> {_some(group.outputs)}")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded, progress_line
+from surgeon_passes.cli.common import FILE, guarded, isolation, progress_line, runtime_options, say
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 from surgeon_passes.errors import UsageError
 
@@ -21,6 +21,7 @@ Exit codes, the first that holds:
   3  every input was given a fixed shape and dynamic items remain
   7  rewrites were refuted and undone; the result is good
   0  all well
+  1  a bug; 128 + n: ended by signal n
 With --force the file is written with 4 and 5 too."""
 
 
@@ -46,6 +47,7 @@ With --force the file is written with 4 and 5 too."""
     help="Measure original and result in ONNX Runtime.  [default: only without MODEL]",
 )
 @click.option("--dry-run", is_flag=True, help="Report only; write nothing.")
+@runtime_options
 @click.option("--force", is_flag=True, help="Write the result even where it was not shown equal.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def optimize(model: str | None, debug: bool, **options: Any) -> None:
@@ -69,12 +71,16 @@ def _optimize(
     latency: bool | None,
     dry_run: bool,
     force: bool,
+    isolate: bool,
+    timeout: float,
+    memory: str | None,
 ) -> int:
     from surgeon_passes.model.files import check_writable
     from surgeon_passes.passes import Verify
     from surgeon_passes.pipeline import load
     from surgeon_passes.rules.registry import Registry
 
+    apart = isolation(isolate, timeout, memory)
     source = _embedded() if model is None else load(model)
     registry = Registry.installed()
     own = []
@@ -94,11 +100,12 @@ def _optimize(
             skip=skip,
             keep=keep,
             only=only,
+            isolate=apart,
         )
         if model is None if latency is None else latency:
             result.measure_latency()
     text = result.report()
-    click.echo(text, nl=False)
+    say(text, nl=False)
     code = result.exit_code
     if dry_run:
         return code

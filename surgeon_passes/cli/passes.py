@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, isolation, runtime_options, say
 from surgeon_passes.cli.shapes import parse_shapes
 from surgeon_passes.errors import UsageError
 
@@ -33,11 +33,11 @@ def _list() -> int:
     from surgeon_passes.passes.registry import pass_kinds
 
     for kind in pass_kinds().values():
-        click.echo(f"{kind.name:12}{summary(kind)}")
+        say(f"{kind.name:12}{summary(kind)}")
         for name, default in options(kind).items():
-            click.echo(f"{'':12}  {name} = {default}")
+            say(f"{'':12}  {name} = {default}")
         if kind.requires:
-            click.echo(f"{'':12}  after {', '.join(kind.requires)}")
+            say(f"{'':12}  after {', '.join(kind.requires)}")
     return 0
 
 
@@ -53,6 +53,7 @@ def _list() -> int:
 @click.option(
     "--verify", "mode", type=click.Choice(["strict", "available", "off"]), default="strict", show_default=True
 )
+@runtime_options
 @click.option("--force", is_flag=True, help="Write the result even where it was not shown equal.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def run_pass(name: str, model: str, debug: bool, **options: Any) -> None:
@@ -74,12 +75,16 @@ def _run(
     alone: bool,
     mode: str,
     force: bool,
+    isolate: bool,
+    timeout: float,
+    memory: str | None,
 ) -> int:
     from surgeon_passes.model.files import check_writable, with_weights
     from surgeon_passes.passes.describe import with_requirements
     from surgeon_passes.passes.text import parse_passes
     from surgeon_passes.pipeline import Pipeline, load
 
+    apart = isolation(isolate, timeout, memory)
     shapes = parse_shapes(inputs)
     steps = parse_passes(name if opset is None else f"{name}{{version={opset}}}", shapes)
     if len(steps) != 1:
@@ -90,17 +95,17 @@ def _run(
     if output is not None:
         check_writable(output)
     first = [p for p in before if p.once] if alone else before
-    result = Pipeline(*first).run(source, verify=mode) if first else None
-    if result is not None:
-        click.echo(f"before it: {', '.join(p.name for p in first)}")
+    result = Pipeline(*first).run(source, verify=mode, isolate=apart) if first else None
+    told = [f"before it: {', '.join(p.name for p in first)}"] if first else []
     assert source.proto is not None
     held = result.proto if result is not None else with_weights(source.proto, source.weights)
     code = result.exit_code if result is not None else 0
     for number in range(1, repeat + 1):
-        result = Pipeline(wanted, max_iterations=1).run(_again(result) or source, verify=mode)
+        result = Pipeline(wanted, max_iterations=1).run(_again(result) or source, verify=mode, isolate=apart)
         code = code if code in (4, 5) else result.exit_code
-        _tell(f"{wanted.name}, run {number}" if repeat > 1 else wanted.name, result, held, show_diff)
+        told += _told(f"{wanted.name}, run {number}" if repeat > 1 else wanted.name, result, held, show_diff)
         held = result.proto
+    say("\n".join(told))  # at once: after a crash it all begins again
     if output is not None and result is not None:
         if code in (4, 5) and not force:
             click.echo(f"not written: {output} (--force writes it all the same)", err=True)
@@ -116,16 +121,14 @@ def _again(result: Result | None) -> Any:
     return None if result is None else import_model(result.light, result.source, result.weights)
 
 
-def _tell(title: str, result: Result, before: onnx.ModelProto, show_diff: bool) -> None:
+def _told(title: str, result: Result, before: onnx.ModelProto, show_diff: bool) -> list[str]:
     from surgeon_passes.report.diff import diff
 
     lines = diff(before, result.proto)
     if not lines:
-        click.echo(f"{title}: nothing changed")
-        return
+        return [f"{title}: nothing changed"]
     counted = {sign: sum(line.startswith(sign) for line in lines) for sign in "-+~"}
     check = "" if result.check is None else f", end check {result.check.status}"
     nodes = f"nodes {result.before.nodes} -> {result.after.nodes}"
-    click.echo(f"{title}: {nodes}; {counted['-']} removed, {counted['+']} added, {counted['~']} changed{check}")
-    for line in lines if show_diff else ():
-        click.echo(line)
+    head = f"{title}: {nodes}; {counted['-']} removed, {counted['+']} added, {counted['~']} changed{check}"
+    return [head, *(lines if show_diff else ())]

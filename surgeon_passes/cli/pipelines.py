@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, say
 from surgeon_passes.cli.shapes import parse_shapes
 from surgeon_passes.errors import UsageError
 
@@ -145,5 +145,5 @@ def show_pipeline(debug: bool, **options: Any) -> None:
 
 
 def _show(**options: Any) -> int:
-    click.echo(Chosen.taken_from(options).pipeline().to_toml(), nl=False)
+    say(Chosen.taken_from(options).pipeline().to_toml(), nl=False)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, say
 
 if TYPE_CHECKING:
     from surgeon_passes.rules.registry import Registry
@@ -41,7 +41,7 @@ def _list(names: tuple[str, ...], paths: tuple[str, ...], as_markdown: bool) -> 
         if name not in known:
             raise UsageError(f"no rule, set or family is called '{name}'{did_you_mean(name, known)}")
     chosen = [r for r in registry if not names or {r.name, r.family, *r.sets} & set(names)]
-    click.echo(markdown(chosen) if as_markdown else listing(chosen), nl=not as_markdown)
+    say(markdown(chosen) if as_markdown else listing(chosen), nl=not as_markdown)
     return 0
 
 
@@ -62,7 +62,7 @@ def _show(name: str, paths: tuple[str, ...]) -> int:
     rule = registry.get(name)
     if rule is None:
         raise UsageError(f"no rule is called '{name}'{did_you_mean(name, {r.name for r in registry})}")
-    click.echo(show(rule))
+    say(show(rule))
     return 0
 
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded
+from surgeon_passes.cli.common import FILE, guarded, say
 from surgeon_passes.cli.shapes import parse_shapes
 
 NAMED = 12
@@ -41,5 +41,5 @@ def _value(model: str, tensor: str, inputs: tuple[str, ...]) -> int:
         more = f" and {len(found.cone) - NAMED} more" if len(found.cone) > NAMED else ""
         rows.append(("from", ", ".join(found.cone[:NAMED]) + more))
     for name, text in rows:
-        click.echo(f"{name:9}{text}")
+        say(f"{name:9}{text}")
     return 0

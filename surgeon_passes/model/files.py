@@ -16,6 +16,7 @@ from onnx import AttributeProto, TensorProto
 from surgeon_passes.errors import ModelError
 from surgeon_passes.model.elements import element_bits, raw_bytes
 from surgeon_passes.model.nested import every_node, graphs_in
+from surgeon_passes.model.text import check_text
 from surgeon_passes.model.weights import Weights, external_number
 from surgeon_passes.model.wire import pieces, point, with_references
 from surgeon_passes.ops.schema import STANDARD, domain_of, opsets_of, schema, suggest
@@ -34,6 +35,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Weights]:
     """
     name = os.fspath(path)
     weights = Weights(os.path.dirname(os.path.abspath(name)))
+    weights.home = os.path.dirname(os.path.realpath(name))
     try:
         if os.path.getsize(name) < MAPPED_FROM or not os.path.isfile(name):
             return read_proto(path), weights
@@ -61,7 +63,9 @@ def _parsed(data: Callable[[], bytes], name: str, weights: Weights) -> onnx.Mode
     try:
         proto.ParseFromString(data())
     except DecodeError:
-        raise ModelError(f"{name}: not an ONNX model, or cut short (protobuf cannot decode it)") from None
+        raise ModelError(
+            f"{name}: not an ONNX model, cut short, or nested too deep (protobuf cannot decode it)"
+        ) from None
     check_proto(proto, name, weights)
     return proto
 
@@ -70,6 +74,12 @@ def check_proto(proto: onnx.ModelProto, name: str, weights: Weights | None = Non
     """Raise ModelError where ``proto`` lacks a graph or an opset, or has a standard operator that its opset lacks."""
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{name}: not an ONNX model (it holds no graph)")
+    check_text(proto, name)
+    if not proto.graph.output:
+        raise ModelError(f"{name}: the graph has no outputs: it computes nothing")
+    for value in (*proto.graph.input, *proto.graph.output):
+        if value.type.tensor_type.elem_type:
+            _check_type(value, name)
     if not proto.opset_import:
         raise ModelError(f"{name}: the model imports no opset; set opset_import")
     for tensor in all_tensors(proto):
@@ -84,6 +94,13 @@ def check_proto(proto: onnx.ModelProto, name: str, weights: Weights | None = Non
     _check_nodes(proto.graph.node, opsets, functions, name)
     for function in proto.functions:
         _check_nodes(function.node, opsets_of(function.opset_import), functions, name)
+
+
+def _check_type(value: onnx.ValueInfoProto, name: str) -> None:
+    try:
+        element_bits(value.type.tensor_type.elem_type)
+    except ModelError as error:
+        raise ModelError(f"{name}: '{value.name}': {error}") from None
 
 
 def _check_tensor(tensor: TensorProto, name: str, weights: Weights | None) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.errors import ModelError
 from surgeon_passes.index import subgraphs
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
+from surgeon_passes.model.nested import MAX_DEPTH, too_deep
 
 
 def model_of_graph(graph: gs.Graph) -> Model:
@@ -25,6 +27,17 @@ def model_of_graph(graph: gs.Graph) -> Model:
         own = [] if body is graph else [c for c in _constants(body) if len(named[c.name]) > 1]
         extras.graphs[id(body)] = GraphExtras(onnx.GraphProto(), constants=own)
     return Model(graph, extras, graph.name or "the graph")
+
+
+def check_depth(graph: gs.Graph, name: str) -> None:
+    """Raise ModelError where bodies are nested deeper than a file can hold them."""
+    depth = 0
+    level = [graph]
+    while level:
+        if depth > MAX_DEPTH:
+            raise ModelError(too_deep(name))
+        level = [body for outer in level for node in outer.nodes for _, body in subgraphs(node)]
+        depth += 1
 
 
 def _all_bodies(graph: gs.Graph) -> list[gs.Graph]:

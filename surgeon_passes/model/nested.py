@@ -7,6 +7,14 @@ from collections.abc import Iterable, Iterator
 import onnx
 from onnx import AttributeProto
 
+MAX_DEPTH = 31
+"""Bodies in one another that protobuf can read again."""
+
+
+def too_deep(name: str) -> str:
+    """What is said of a model with deeper ones."""
+    return f"{name}: bodies are nested more than {MAX_DEPTH} deep, which no file can hold; make functions of the inner ones"
+
 
 def graphs_in(attribute: AttributeProto) -> list[onnx.GraphProto]:
     """The graphs that an attribute holds."""

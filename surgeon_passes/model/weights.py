@@ -37,6 +37,8 @@ class Weights:
     def __init__(self, folder: str | os.PathLike[str] = "", own: str = "") -> None:
         self.folder = os.fspath(folder)
         self.own = own
+        self.home = ""
+        """where the model's own file lies once links are followed, if it comes from one"""
         self._files: dict[str, _Mapping] = {}
         self._memory: dict[str, Array | TensorProto] = {}
         self._token = f"\0{secrets.token_hex(8)}"  # no file can name what lies in memory
@@ -49,6 +51,7 @@ class Weights:
     def branch(self) -> Weights:
         """The same files, with references of its own to memory besides."""
         found = Weights(self.folder, self.own)
+        found.home = self.home
         found._files, found._aligned = self._files, self._aligned
         found._memory, found._token = dict(self._memory), self._token
         return found
@@ -168,7 +171,16 @@ class Weights:
             raise ModelError(f"tensor '{tensor.name}': its external data names no file")
         if os.path.isabs(location) or ".." in Path(location).parts:
             raise ModelError(f"tensor '{tensor.name}': its external data '{location}' lies outside the model's folder")
-        return Path(self.folder) / location
+        path = Path(self.folder) / location
+        if location not in self._files and not self._is_inside(path):
+            raise ModelError(f"tensor '{tensor.name}': its external data '{location}' links out of the model's folder")
+        return path
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a file lies in the folder, or beside the model's own, once links are followed: caches of models hold
+        both as links into one folder."""
+        real = path.resolve()
+        return real.is_relative_to(Path(self.folder).resolve()) or (bool(self.home) and real.parent == Path(self.home))
 
     def _file(self, location: str, path: Path, name: str) -> Bytes:
         held = self._files.get(location)

@@ -17,6 +17,11 @@ MICROSOFT = "com.microsoft"
 """ONNX Runtime's own operators: it has their schemas, onnx does not."""
 
 
+def is_microsoft(domain: str) -> bool:
+    """Whether a domain is one of ONNX Runtime's own."""
+    return domain == MICROSOFT or domain.startswith(f"{MICROSOFT}.")
+
+
 def domain_of(domain: str | None) -> str:
     """The domain with ``None`` and ``ai.onnx`` written as ""."""
     return "" if domain in (None, "ai.onnx") else str(domain)

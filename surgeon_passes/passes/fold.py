@@ -11,9 +11,10 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import DECLINED, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.index import node_label
+from surgeon_passes.memory import parse_bytes
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of
-from surgeon_passes.passes.base import Pass, parse_bytes
+from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.edits import make_edit, read_by
 from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
@@ -46,7 +47,7 @@ class Fold(Pass):
     def run(self, state: State) -> bool:
         if not state.may_edit():
             return False
-        folder = _Folder(state, parse_bytes(self.max_bytes))
+        folder = _Folder(state, parse_bytes(self.max_bytes, "max_bytes"))
         changed = folder.lift()
         changed = folder.by_runtime() or changed
         if changed:

@@ -24,6 +24,7 @@ from surgeon_passes.rules.misses import declined
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
 from surgeon_passes.rules.table import RuleTable, table_of
+from surgeon_passes.watch import within
 
 DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
 MAX_BINDINGS = 16
@@ -239,12 +240,13 @@ class _Sweeper:
         """What the rule's guard says of a root; what the guard cannot read is left to the function, which says why."""
         assert rule.guard is not None
         try:
-            return bool(rule.guard(Operand(node.outputs[0], self.context, node)))
+            with within(rule.label):
+                return bool(rule.guard(Operand(node.outputs[0], self.context, node)))
         except Decline:
             return True
         except Exception as error:
             where = node_label(node)
-            raise RuleError(f"{rule.name}: its guard failed at {where}: {type(error).__name__}: {error}") from error
+            raise RuleError(f"{rule.label}: its guard failed at {where}: {type(error).__name__}: {error}") from error
 
     def attempt(self, rule: Rule, matcher: Matcher, node: gs.Node) -> Edit | None:
         if not self.state.may_edit():

@@ -54,6 +54,8 @@ def measure(result: Result) -> Latency:
 
     if result.original is None:
         return Latency(reason="the original is not at hand")
+    if result.isolated:
+        return Latency(reason="ONNX Runtime was kept out of this process; surgeon-passes bench measures in others")
     if node_count(result.original.graph) >= SEGMENTED_FROM:
         return Latency(reason=f"the model has {SEGMENTED_FROM} nodes or more")
     original: Model = (result.original, result.weights)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE, Decision
+from surgeon_passes.errors import visible
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
 
@@ -28,6 +29,13 @@ NAMED = 3
 """Tensors that a row names."""
 
 
+class _Table(Table):
+    """Names of a model may hold line breaks, and what a terminal would obey."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
+
+
 def render(result: Result, color: bool = False) -> str:
     """Sections: what was measured, rules that were applied, what was undone, what was declined and why."""
     stream = io.StringIO()
@@ -40,15 +48,15 @@ def render(result: Result, color: bool = False) -> str:
     _declined(console, [d for d in result.decisions if d.status == DECLINED])
     _blocks(console, result.blocks)
     for note in result.notes:
-        console.print(Text(f"note: {note}"))
+        console.print(Text(visible(f"note: {note}")))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
 def _head(console: Console, result: Result) -> None:
     if result.verify.mode == "off":
         console.print(Text("NOT VERIFIED: verification is off (verify=off)"))
-    console.print(Text(result.source))
-    table = Table(box=None, show_header=False, pad_edge=False)
+    console.print(Text(visible(result.source)))
+    table = _Table(box=None, show_header=False, pad_edge=False)
     before, after = _files(result)
     ended = "converged after" if result.converged else "stopped after"
     table.add_row("nodes", f"{result.before.nodes} -> {result.after.nodes}")
@@ -126,7 +134,7 @@ def _operators(console: Console, result: Result) -> None:
     before, after = result.before.operators, result.after.operators
     changed = [op for op in sorted(before | after) if before[op] != after[op]]
     if changed:
-        table = Table("operator", "before", "after", box=None, pad_edge=False)
+        table = _Table("operator", "before", "after", box=None, pad_edge=False)
         for op in changed:
             table.add_row(op, str(before[op]), str(after[op]))
         console.print()
@@ -136,7 +144,7 @@ def _operators(console: Console, result: Result) -> None:
 def _dynamic(console: Console, result: Result) -> None:
     rows = _dynamic_rows(*_files(result))
     if rows:
-        table = Table("dynamics", "before", "after", box=None, pad_edge=False)
+        table = _Table("dynamics", "before", "after", box=None, pad_edge=False)
         for row in rows:
             table.add_row(*row)
         console.print()
@@ -164,7 +172,7 @@ def _dynamic_rows(before: FileCounts, after: FileCounts) -> list[tuple[str, str,
 def _sources(console: Console, title: str, found: Sequence[DataDependent | UnknownSize]) -> None:
     if not found:
         return
-    table = Table(title, "why", "makes dynamic", box=None, pad_edge=False)
+    table = _Table(title, "why", "makes dynamic", box=None, pad_edge=False)
     for source in found[:LISTED]:
         table.add_row(_at(source.node, source.graph), source.reason, _some(source.tensors))
     _print_listed(console, table, len(found))
@@ -176,7 +184,7 @@ def _from_sizes(console: Console, dynamic: Dynamic) -> None:
         groups[left.op, left.reason].append(_at(left.node, left.graph))
     if not groups:
         return
-    table = Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
+    table = _Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (op, reason), places in ordered[:LISTED]:
         table.add_row(op, str(len(places)), reason, places[0])
@@ -187,7 +195,7 @@ def _blocks(console: Console, blocks: Sequence[Block]) -> None:
     if not blocks:
         return
     title = f"{len(blocks)} multi-branch block{'s' * (len(blocks) > 1)} left"
-    table = Table(title, "on", "branches", "why", box=None, pad_edge=False)
+    table = _Table(title, "on", "branches", "why", box=None, pad_edge=False)
     for block in blocks[:LISTED]:
         branches = " + ".join(way or block.tensor for way in block.branches)
         table.add_row(_at(block.node, block.graph), block.tensor, branches, _short(block.reason))
@@ -218,7 +226,7 @@ def _some(names: Sequence[str]) -> str:
 def _applied(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
-    table = Table("applied", "times", "verdict", "largest error", box=None, pad_edge=False)
+    table = _Table("applied", "times", "verdict", "largest error", box=None, pad_edge=False)
     for (rule, verdict), group in _grouped(decisions).items():
         errors = [d.metrics["max_error"] for d in group if d.metrics.get("max_error") is not None]
         table.add_row(rule, str(len(group)), verdict, f"{max(errors):.3g}" if errors else "")
@@ -241,7 +249,7 @@ def _kind_of(reason: str) -> str:
 def _undone(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
-    table = Table("undone", "at", "verdict", "largest error", "tensor", "reason", box=None, pad_edge=False)
+    table = _Table("undone", "at", "verdict", "largest error", "tensor", "reason", box=None, pad_edge=False)
     for d in decisions:
         error: Any = d.metrics.get("max_error")
         shown = "" if error is None else f"{error:.3g}"
@@ -257,7 +265,7 @@ def _declined(console: Console, decisions: list[Decision]) -> None:
     for decision in decisions:
         reasons[decision.rule, _kind_of(decision.reason)].append(decision)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
-    table = Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
+    table = _Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
     for (rule, kind), group in ordered[:REASONS]:
         reason = kind if len({d.reason for d in group}) > 1 else group[0].reason
         table.add_row(rule, str(len(group)), reason, group[0].root)

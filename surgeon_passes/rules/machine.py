@@ -453,7 +453,10 @@ class Machine:
         useful = [g for g in groups if len(g.leaves) > 1 and not all(leaf.is_bare for leaf in g.leaves)]
         useful.sort(key=lambda g: -sum(not leaf.is_bare for leaf in g.leaves))
         if not useful:
-            self.fail(pattern.span, f"no two operands of the {pattern.kind} are {use.template}es of one tensor")
+            plural = "es" if use.template.endswith(("s", "x", "ch", "sh")) else "s"
+            several = f"no two operands of the {pattern.kind} are {use.template}{plural} of one tensor"
+            bare = f"operands of the {pattern.kind} are one tensor, but none is made by a {use.template} of it"
+            self.fail(pattern.span, bare if any(len(g.leaves) > 1 for g in groups) else several)
         if not is_root:
             useful = [g for g in useful if len(g.leaves) == len(tree.leaves)]
         return [((), self.take(use, useful, number, tree)) for number in range(len(useful))]

@@ -48,6 +48,15 @@ class Literal:
     value: Scalar | tuple[object, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
+    def __eq__(self, other: object) -> bool:
+        """NaN is itself: since Python 3.13 fields are compared one by one, no longer as tuples."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return (self.value,) == (other.value,)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Capture:
@@ -217,3 +226,16 @@ class Rewrite:
 
     lines: tuple[RewriteLine, ...]
     text: str = field(default="", compare=False)
+
+
+def emitted_operators(rewrite: Rewrite) -> set[OpId]:
+    """The operators that a rewrite names."""
+    found: set[OpId] = set()
+    todo: list[RewriteValue] = [line.value for line in rewrite.lines]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Emit):
+            todo.extend(value.args)
+            if isinstance(value.op, OpId):
+                found.add(value.op)
+    return found

@@ -7,6 +7,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import ModuleType
 from surgeon_passes.errors import RuleError, UsageError
 from surgeon_passes.operators import load_installed, register_all
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.watch import within
 
 GROUP = "surgeon_passes.rules"
 
@@ -74,7 +76,7 @@ class Registry:
             raise UsageError(f"{path}: no such rules file or folder")
         for file in files:
             module = _run(file)
-            found = list(rules_of(module))
+            found = [replace(rule, file=str(file)) for rule in rules_of(module)]
             if not register_all(module, str(file)) and not found:
                 raise RuleError(f"{file}: defines no rule; decorate a function with @surgeon_passes.rule")
             for rule in found:
@@ -137,7 +139,8 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with within(str(path)):
+            spec.loader.exec_module(module)
     except RuleError as error:
         raise RuleError(f"{path}: {error}", error.details) from error
     except (Exception, SystemExit) as error:

@@ -20,6 +20,7 @@ from surgeon_passes.rules.journal import Edit, Journal, Slot
 from surgeon_passes.rules.match import Context, Match
 from surgeon_passes.rules.part import Part, Rest, identity, matched
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
+from surgeon_passes.watch import within
 
 Cone = Callable[[gs.Tensor], Iterable[gs.Node]]
 GROWTH = 1.001
@@ -86,7 +87,9 @@ class Rewriter:
         replacement = self.call(rule, match)
         outcome = replacement.outcome if replacement.outcome is not None else next(iter(rule.rewrites))
         if outcome not in rule.rewrites:
-            raise RuleError(f"{rule.name}: the function chose '{outcome}', not one of {', '.join(rule.rewrites)}")
+            named = ", ".join(filter(None, rule.rewrites))
+            choices = f"not one of {named}" if named else "but the rule has one rewrite, without a name"
+            raise RuleError(f"{rule.name}: the function chose '{outcome}', {choices}")
         rewrite = rule.rewrites[outcome]
         produced = {name for line in rewrite.lines for name in line.outputs}
         removed = _removed(match, replacement)
@@ -118,14 +121,15 @@ class Rewriter:
         if rule.function is None:
             return Replacement()
         try:
-            found = rule.function(match)
+            with within(rule.label):
+                found = rule.function(match)
         except (Decline, RuleError):
             raise
         except CallerAttribute as error:
             raise Decline(str(error)) from None
         except Exception as error:
             where = node_label(match.root)
-            raise RuleError(f"{rule.name}: its function failed at {where}: {type(error).__name__}: {error}") from error
+            raise RuleError(f"{rule.label}: its function failed at {where}: {type(error).__name__}: {error}") from error
         return found if found is not None else Replacement()
 
     def constant_shape(self, tensor: gs.Tensor) -> tuple[int, ...] | None:

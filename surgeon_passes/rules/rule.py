@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from surgeon_passes.errors import RuleError
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.check import check_rule
-from surgeon_passes.rules.pattern import Pattern, Rewrite
+from surgeon_passes.rules.pattern import OpId, Pattern, Rewrite, emitted_operators
 from surgeon_passes.rules.syntax import parse_pattern, parse_rewrite
 
 if TYPE_CHECKING:
@@ -80,6 +80,13 @@ class Rule:
     """ONNX function text for an emitted custom operator, so that ONNX Runtime can check it"""
     doc: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
+    file: str = field(default="", compare=False)
+    """the rules file that it was read from, if any"""
+
+    @property
+    def label(self) -> str:
+        """Its name, behind the rules file that it was read from."""
+        return f"{self.file}: {self.name}" if self.file else self.name
 
     @property
     def family(self) -> str:
@@ -120,10 +127,19 @@ class Rule:
         import onnx.parser
 
         try:
-            return onnx.parser.parse_function(self.reference)
+            found = onnx.parser.parse_function(self.reference)
         except onnx.parser.ParseError as error:
             reason = " ".join(str(error).split())
             raise RuleError(f"{self.name}: reference is no ONNX function in text form: {reason}") from None
+        emitted = {op for rewrite in self.rewrites.values() for op in emitted_operators(rewrite)}
+        if OpId(found.domain, found.name) not in emitted:
+            named = f"{found.domain}.{found.name}" if found.domain else f"{found.name} of no domain"
+            custom = ", ".join(sorted(str(op) for op in emitted if op.domain)) or "no custom operator"
+            raise RuleError(
+                f"{self.name}: reference defines {named}, the rewrite emits {custom}; "
+                'begin it with <domain: "…", opset_import: ["" : 17]>'
+            )
+        return found
 
 
 def rule(

@@ -9,6 +9,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import GraphIndex, subgraphs
 from surgeon_passes.model import numpy_dtype
+from surgeon_passes.model.graphs import check_depth
 from surgeon_passes.ops.schema import domain_of, schema
 from surgeon_passes.ops.traits import CONTROL_FLOW, SHAPE_READERS, is_random
 from surgeon_passes.values.bodies import captures
@@ -55,6 +56,7 @@ class Evaluator:
         strict: bool = False,
     ) -> None:
         if types is None:
+            check_depth(graph, graph.name or "the graph")
             types = TypeMap(graph, index, strict=strict)
         self.types = types
         self.index = types.index

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from surgeon_passes.region import Verdict
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value
 from surgeon_passes.verify.activations import Activations
-from surgeon_passes.verify.assemble import assemble
+from surgeon_passes.verify.assemble import assemble, unknown_operators
 from surgeon_passes.verify.bounds import HALF
 from surgeon_passes.verify.inputs import LARGE
 from surgeon_passes.verify.reference import ReferenceSession
@@ -33,15 +33,23 @@ def check_alone(trial: Trial, graph: gs.Graph, activations: Activations | None, 
     try:
         before = _load(trial, graph, 0)
     except (RuntimeFailure, Unfit) as failure:
-        reason = trial.explain(failure) if isinstance(failure, RuntimeFailure) else str(failure)
-        trial.verdict = Verdict("unverified", None, "", f"the original region does not load: {reason}")
+        if isinstance(failure, RuntimeFailure) and failure.is_fatal:
+            reason = str(failure)
+        else:
+            reason = f"the original region does not load: {_explained(trial, failure)}"
+        trial.verdict = Verdict("unverified", None, "", reason)
         return
     try:
         after = _load(trial, graph, 1)
     except (RuntimeFailure, Unfit) as failure:
-        reason = trial.explain(failure) if isinstance(failure, RuntimeFailure) else str(failure)
+        unknown = unknown_operators(trial.piece.sides.after, graph)
+        if unknown:
+            mend = "give reference= to the rule, or tell it by an Operator"
+            reason = f"ONNX Runtime does not know {', '.join(unknown)}: {mend}"
+            trial.verdict = Verdict("unverified", None, "", reason)
+            return
         after = None
-        trial.note = f"the rewritten region does not load: {reason}"
+        trial.note = f"the rewritten region does not load: {_explained(trial, failure)}"
     alone = _Alone(trial, graph, before, after)
     try:
         if only_data:
@@ -52,6 +60,10 @@ def check_alone(trial: Trial, graph: gs.Graph, activations: Activations | None, 
         trial.verdict = Verdict("refuted", None, "", str(failed))
     except RuntimeFailure as failure:
         trial.verdict = Verdict("unverified", None, "", str(failure))
+
+
+def _explained(trial: Trial, failure: RuntimeFailure | Unfit) -> str:
+    return trial.explain(failure) if isinstance(failure, RuntimeFailure) else str(failure)
 
 
 def _load(trial: Trial, graph: gs.Graph, side: int) -> _Runner:
@@ -141,6 +153,8 @@ class _Alone:
             try:
                 values: dict[str, Value] = self.before.run(feeds)
             except RuntimeFailure as failure:
+                if failure.is_fatal:
+                    raise
                 self.first_reason = self.first_reason or self.trial.explain(failure)
                 return False
             if not self.trial.overflows(kind, values):

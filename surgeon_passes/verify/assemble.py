@@ -12,6 +12,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoPr
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.export import function_protos, node_proto, tensor_proto
 from surgeon_passes.model.nested import bodies
+from surgeon_passes.ops.schema import STANDARD, is_microsoft
 from surgeon_passes.region import NodeImage, TensorType, Types
 from surgeon_passes.runtime import Array, external_stub
 from surgeon_passes.verify.bounds import HALF, elem_type
@@ -142,6 +143,14 @@ def calls_function(sides: Sides, functions: set[tuple[str, str]]) -> bool:
         for image in sides.images()
         for node in (image.node, *inner_nodes(image.node))
     )
+
+
+def unknown_operators(images: Iterable[NodeImage], graph: gs.Graph) -> list[str]:
+    """Operators of custom domains for which no function stands: ONNX Runtime may not know them."""
+    functions = {(f.domain or "", f.name) for f in graph.functions}
+    nodes = [node for image in images for node in (image.node, *inner_nodes(image.node))]
+    named = {(node.domain or "", node.op) for node in nodes} - functions
+    return [f"{domain}.{op}" for domain, op in sorted(named) if domain not in STANDARD and not is_microsoft(domain)]
 
 
 def _add_functions(model: ModelProto, graph: gs.Graph, opsets: dict[str, int]) -> None:

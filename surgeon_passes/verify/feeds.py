@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper
 
 from surgeon_passes.errors import UsageError
 from surgeon_passes.runtime import Array, RuntimeFailure, Value
@@ -25,6 +26,7 @@ _INTEGERS = ("ids", "binary", "ones", "zeros", "arange")
 _IDS = 100
 """Ids are drawn below this: an embedding that is wrong beyond its first rows must show."""
 _SMALL_CHANNELS = 3
+_MOST_ELEMENTS = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,15 @@ def _input_type(value: ValueInfoProto) -> InputType:
     tensor = value.type.tensor_type
     dims: Dims | None = None
     if kind == "tensor" and tensor.HasField("shape"):
-        dims = tuple((d.dim_value if d.HasField("dim_value") else d.dim_param or None) for d in tensor.shape.dim)
+        dims = tuple(map(_dim, tensor.shape.dim))
     return InputType(value.name, tensor.elem_type, dims, kind)
+
+
+def _dim(dim: TensorShapeProto.Dimension) -> int | str | None:
+    """Some exporters write -1 for a size that is open."""
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None
 
 
 # --- guessing ------------------------------------------------------------------------------------------------------------
@@ -96,6 +105,10 @@ def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, s
         if sizes in seen:
             continue
         seen.add(sizes)
+        large = next((i.name for i, s in zip(inputs, sizes, strict=True) if math.prod(s) > _MOST_ELEMENTS), None)
+        if large is not None:
+            reason = reason or f"input '{large}' has more than {_MOST_ELEMENTS} elements, which are not made up"
+            continue
         tried: set[tuple[Any, ...]] = set()
         for floats, integers in modes:
             feeds = _feeds(inputs, sizes, floats, integers, seed + len(found))
@@ -106,6 +119,8 @@ def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, s
             try:
                 outputs = session.run(feeds)
             except RuntimeFailure as failure:
+                if failure.is_fatal:
+                    raise
                 reason = reason or str(failure)
                 continue
             found.append(Sample(feeds, outputs))

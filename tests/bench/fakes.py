@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from surgeon_passes.bench.child import serve
 from surgeon_passes.bench.tools import BY_NAME, Tool
 from surgeon_passes.bench.worker import Worker
+from surgeon_passes.child import serve
 
 
 def same(model: onnx.ModelProto, _: Path) -> onnx.ModelProto:

@@ -36,7 +36,7 @@ def test_data_goes_to_the_judge_and_to_ours(call: Call, model: str) -> None:
 
 
 def test_a_result_of_ours_that_is_not_equal_is_5(call: Call, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "JUDGE", "tests.bench.echo")  # it crashes on what it is asked
+    monkeypatch.setattr(module, "JUDGE", "tests.echo")  # it crashes on what it is asked
     outcome = call("bench", model, "--tool", "surgeon_passes", *QUICK)
     assert outcome.code == 5 and "surgeon_passes: exit code 3: the last words" in outcome.out
 

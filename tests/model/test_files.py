@@ -32,6 +32,40 @@ def message(action: Any) -> str:
     return text
 
 
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("node", "a name in it is not UTF-8 text: b'\\xff\\xfe'"),
+        ("dim", "a name in it is not UTF-8 text: b'\\xff\\xfe'"),
+        ("producer", "it holds a text that is not UTF-8"),
+    ],
+)
+def test_texts_that_are_none(tmp_path: Path, field: str, says: str) -> None:
+    path = tmp_path / "m.onnx"
+    proto = model(PRODUCT, w=floats(64, 64))
+    proto.graph.node[0].name = "§" if field == "node" else "n"
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "§" if field == "dim" else "N"
+    proto.producer_name = "§" if field == "producer" else "p"
+    data = proto.SerializeToString()
+    place = data.index("§".encode())
+    path.write_bytes(data[:place] + b"\xff\xfe" + data[place + 2 :])
+    assert says in message(lambda: load(path))
+
+
+def test_a_graph_without_outputs(tmp_path: Path) -> None:
+    proto = model(PRODUCT, w=floats(64, 64))
+    del proto.graph.output[:]
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert message(lambda: read_proto(tmp_path / "m.onnx")).endswith("the graph has no outputs: it computes nothing")
+
+
+def test_an_element_type_that_there_is_not(tmp_path: Path) -> None:
+    proto = model(PRODUCT, w=floats(64, 64))
+    proto.graph.input[0].type.tensor_type.elem_type = 99
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert "m.onnx: 'x': 99 is no element type of ONNX" in message(lambda: read_proto(tmp_path / "m.onnx"))
+
+
 def test_no_file(tmp_path: Path) -> None:
     path = tmp_path / "none.onnx"
     assert message(lambda: read_proto(path)) == f"{path}: cannot be read (No such file or directory)"
@@ -117,6 +151,29 @@ def test_external_data_outside_the_folder(tmp_path: Path, location: str) -> None
     assert (
         message(lambda: optimize(path)) == f"tensor 'w': its external data '{location}' lies outside the model's folder"
     )
+
+
+def test_external_data_that_links_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    path = external(tmp_path / "inside")
+    (tmp_path / "inside" / "m.bin").rename(tmp_path / "m.bin")
+    (tmp_path / "inside" / "m.bin").symlink_to(tmp_path / "m.bin")
+    assert message(lambda: optimize(path)) == "tensor 'w': its external data 'm.bin' links out of the model's folder"
+    (tmp_path / "inside" / "below").mkdir()
+    (tmp_path / "m.bin").rename(tmp_path / "inside" / "below" / "m.bin")
+    (tmp_path / "inside" / "m.bin").unlink()
+    (tmp_path / "inside" / "m.bin").symlink_to(Path("below", "m.bin"))
+    assert optimize(path).exit_code == 0
+
+
+def test_a_cache_that_links_to_model_and_data_in_one_folder(tmp_path: Path) -> None:
+    for folder in ("blobs", "snapshot"):
+        (tmp_path / folder).mkdir()
+    path = external(tmp_path / "blobs")
+    for name, blob in (("m.onnx", "1f"), ("m.bin", "2e")):
+        (path.parent / name).rename(path.parent / blob)
+        (tmp_path / "snapshot" / name).symlink_to(path.parent / blob)
+    assert optimize(tmp_path / "snapshot" / "m.onnx").exit_code == 0
 
 
 def test_an_external_data_offset_that_is_no_number(tmp_path: Path) -> None:

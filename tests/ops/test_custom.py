@@ -34,6 +34,10 @@ TEXT = """g (float[N,4] x) => (float[N,4] y) <float[4] k = {1, 2, 3, 4}> {
 }"""
 
 
+PLAIN = "g (float[N,4] x) => (float[N,4] y) { s = Sigmoid(x) y = Mul(s, x) }"
+FUSED = "g (float[N,4] x) => (float[N,4] y) { y = my.domain.Swish(x) }"
+
+
 def swish(**more: Any) -> Operator:
     return Operator("my.domain.Swish", inputs="x", attributes={"alpha": 1.0}, **more)
 
@@ -56,6 +60,7 @@ def status(result: sp.Result) -> list[tuple[str, str]]:
 
 def test_without_facts_nothing_around_it_can_be_run() -> None:
     result = sp.optimize(model(TEXT))
+    assert result.custom_operators == {"my.domain.Swish": 2}
     assert result.check.status == "not run" and [n.op_type for n in result.proto.graph.node].count("Swish") == 2
 
 
@@ -66,6 +71,7 @@ def test_with_them_it_is_typed_merged_and_checked() -> None:
         ("drop_identity", "verified"), ("merge_constant_pair", "verified"), ("merge_duplicate_nodes", "verified"),
     ]  # fmt: skip
     assert result.check.status == "equal" and result.exit_code == 0
+    assert not result.custom_operators and "custom operators" not in result.report()
     assert [n.op_type for n in result.proto.graph.node] == ["Swish", "Add", "Mul"]
     assert not result.proto.functions, "what stands for it is for the checks alone"
     (info,) = [v for v in result.proto.graph.value_info if v.name == "a"]
@@ -98,12 +104,24 @@ def test_a_wrong_rewrite_around_it_is_refuted() -> None:
 def test_a_rule_that_emits_it_needs_no_body_of_its_own() -> None:
     operators.register(swish(reference=BODY))
     fuse = sp.Rule.from_text("fuse", "y = Mul(x, Sigmoid(x))", "y = my.domain.Swish(x)")
-    assert_rule(
-        fuse,
-        "g (float[N,4] x) => (float[N,4] y) { s = Sigmoid(x) y = Mul(s, x) }",
-        BODY.replace("<domain", '<ir_version: 8, opset_import: ["" : 17, "my.domain" : 1]>\n'
-                     "g (float[N,4] x) => (float[N,4] y) { y = my.domain.Swish(x) }\n<domain"),
-    )  # fmt: skip
+    assert_rule(fuse, PLAIN, FUSED)
+
+
+def test_a_rule_may_carry_the_body_of_what_it_emits() -> None:
+    fuse = sp.Rule.from_text("fuse", "y = Mul(x, Sigmoid(x))", "y = my.domain.Swish(x)", reference=BODY)
+    assert_rule(fuse, PLAIN, FUSED)
+    bare = "Swish (x) => (y) { s = Sigmoid(x) y = Mul(x, s) }"
+    for emitted, body, says in (
+        ("my.domain.Swsh", BODY, "fuse: reference defines my.domain.Swish, the rewrite emits my.domain.Swsh; begin it"),
+        (
+            "my.domain.Swish",
+            bare,
+            "fuse: reference defines Swish of no domain, the rewrite emits my.domain.Swish; begin",
+        ),
+    ):
+        with pytest.raises(sp.RuleError) as error:
+            sp.Rule.from_text("fuse", "y = Mul(x, Sigmoid(x))", f"y = {emitted}(x)", reference=body)
+        assert says in str(error.value)
 
 
 def test_defaults_of_attributes_and_orders_of_operands_are_known_to_patterns() -> None:

@@ -35,7 +35,12 @@ def test_a_wrong_body_is_refuted() -> None:
 
 def test_without_a_body_it_is_not_applied() -> None:
     result = sp.Pipeline(sp.Rewrite(rule_with(None))).run(model(TEXT))
-    assert operators(result.proto) == ["Relu", "Neg"]
+    assert operators(result.proto) == ["Relu", "Neg"] and result.exit_code == 0
+    (decision,) = [d for d in result.decided if d.rule == "to_act"]
+    assert (decision.status, decision.verdict) == ("undone", "unverified")
+    assert decision.reason == (
+        "ONNX Runtime does not know my.domain.Act: give reference= to the rule, or tell it by an Operator"
+    )
 
 
 def test_a_reference_that_is_no_function_is_refused() -> None:

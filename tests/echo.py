@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any
 
-from surgeon_passes.bench.child import serve
+from surgeon_passes.child import serve
 from surgeon_passes.errors import UsageError
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from surgeon_passes.bench.child import Child, Stopped
+from surgeon_passes.child import Child, Stopped
 
-ECHO = "tests.bench.echo"
+ECHO = "tests.echo"
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_reasons_are_short() -> None:
 def test_a_child_ends_with_its_parent() -> None:
     """Even if it hangs, and the parent has no time to say so."""
     code = (
-        "import os\nfrom surgeon_passes.bench.child import Child\n"
+        "import os\nfrom surgeon_passes.child import Child\n"
         f"child = Child({ECHO!r}, {{}})\nchild.begin(60)\nprint(child._process.pid, flush=True)\n"
         'child._process.stdin.write(b\'{"do": "hang"}\\n\')\nchild._process.stdin.flush()\nos.kill(os.getpid(), 9)'
     )

@@ -1,0 +1,56 @@
+"""What a session is made from, and the choice of the process that it lives in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Value: TypeAlias = Any
+"""An ndarray, or a list of them where the type is a sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """The values of an initializer; ``elem_type`` is the onnx type where numpy's own does not say it, else 0."""
+
+    array: Array
+    elem_type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``source``: a serialised model, or the path of one. ``level``: off, basic, extended or all."""
+
+    source: bytes | str
+    level: str = "off"
+    threads: int = 1
+    external: Mapping[str, External] = field(default_factory=dict)
+    """initializers that the model declares without data"""
+    fed: Mapping[str, Array] = field(default_factory=dict)
+    """inputs that are the same in every run"""
+
+
+class Engine(Protocol):
+    """A loaded model. ``inputs``: types and dims by name, fed ones included; ``outputs``: types by name."""
+
+    inputs: dict[str, tuple[str, list[Any]]]
+    outputs: dict[str, str]
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Value]) -> list[Value]:
+        """Values of the outputs called so. Raises RuntimeFailure."""
+
+
+def open_engine(plan: Plan) -> Engine:
+    """A loaded model, in the process that is asked for (see :func:`isolated`). Raises RuntimeFailure."""
+    from surgeon_passes.engines.isolation import current
+
+    isolation = current()
+    if isolation is not None:
+        return isolation.open(plan)
+    from surgeon_passes.engines.local import LocalEngine
+
+    return LocalEngine(plan)
