@@ -151,7 +151,8 @@ def decompose_group_normalization(m: Match) -> Replacement:
     Declines when
         the opset is below 21, where scale and bias are per group;
         more than one size behind the channels is unknown, or the channels are;
-        x is of half precision: squares of what GroupNormalization computes in single precision would overflow.
+        x is of half precision: squares of what GroupNormalization computes in single precision would overflow;
+        x is double, and stash_type has the statistics in single precision.
 
     Example
         before:
@@ -183,6 +184,8 @@ def decompose_group_normalization(m: Match) -> Replacement:
             }
     """
     _require_wide(m.x)
+    if m.x.dtype == TensorProto.DOUBLE and m.y.attr("stash_type") == TensorProto.FLOAT:
+        raise Decline("of doubles the statistics are in single precision")
     shape = m.x.shape
     if shape is None or len(shape) < 2 or not isinstance(shape[1], int):
         raise Decline(f"the channels of '{m.x.name}' are unknown")

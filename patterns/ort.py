@@ -329,7 +329,7 @@ def fuse_skip_layer_normalization(m: Match) -> Replacement:
     Declines when
         the type is not float32, or the rank is neither 2 nor 3;
         the summands are not known to have the same shape;
-        more axes than the last are normalised;
+        more axes than the last are normalised, or epsilon is negative;
         the scale or the bias is no vector of its size.
 
     Example
@@ -346,7 +346,7 @@ def fuse_skip_layer_normalization(m: Match) -> Replacement:
             }
     """
     _require_skip(m, m.scale, m.bias)
-    return Replacement("kept" if m.s.is_shared else "alone", epsilon=float(m.y.attr("epsilon")))
+    return Replacement("kept" if m.s.is_shared else "alone", epsilon=_epsilon(m))
 
 
 @rule(
@@ -372,7 +372,7 @@ def fuse_skip_rms_normalization(m: Match) -> Replacement:
     Declines when
         the type is not float32, or the rank is neither 2 nor 3;
         the summands are not known to have the same shape;
-        more axes than the last are normalised;
+        more axes than the last are normalised, or epsilon is negative;
         the scale is no vector of its size.
 
     Example
@@ -389,7 +389,15 @@ def fuse_skip_rms_normalization(m: Match) -> Replacement:
             }
     """
     _require_skip(m, m.scale)
-    return Replacement("kept" if m.s.is_shared else "alone", epsilon=float(m.y.attr("epsilon")))
+    return Replacement("kept" if m.s.is_shared else "alone", epsilon=_epsilon(m))
+
+
+def _epsilon(m: Match) -> float:
+    """Raises Decline where ONNX Runtime's operator would not load."""
+    epsilon = float(m.y.attr("epsilon"))
+    if not epsilon >= 0:
+        raise Decline(f"epsilon is {epsilon:g}")
+    return epsilon
 
 
 def _require_skip(m: Match, *vectors: Operand | None) -> None:

@@ -136,7 +136,7 @@ def fold_pad_into_conv(m: Match) -> Replacement:
     Declines when
         the mode is another one, the value is not 0, batch or channels are padded, an amount is negative;
         the Conv's auto_pad is SAME (its pads depend on the padded size);
-        the padded tensor is used elsewhere.
+        nothing is there but pads; the padded tensor is used elsewhere.
 
     Example
         before:
@@ -177,7 +177,7 @@ def fold_pad_into_average_pool(m: Match) -> Replacement:
         the mode is another one, the value is not 0, batch or channels are padded, an amount is negative;
         the AveragePool has pads of its own that do not count, its auto_pad is SAME, the output size is rounded up, or the
         pads would reach the kernel's size;
-        the padded tensor is used elsewhere.
+        nothing is there but pads; the padded tensor is used elsewhere.
 
     Example
         before:
@@ -216,7 +216,7 @@ def fold_pad_into_max_pool(m: Match) -> Replacement:
     Declines when
         the mode is another one, the number is not the lowest, batch or channels are padded, an amount is negative;
         auto_pad is SAME, the output size is rounded up, the kernel is dilated, or the pads would reach its size: a window
-        might hold nothing but pads;
+        might hold nothing but pads, or all of them would;
         the indices of the maxima, or the padded tensor, are used elsewhere.
 
     Example
@@ -269,7 +269,7 @@ def fold_pad_into_max_pool_after_relu(m: Match) -> Replacement:
         the operator is Abs, and not known to be of floats or unsigned integers (the lowest integer has no absolute value);
         the mode is another one, the value is above 0, batch or channels are padded, an amount is negative;
         auto_pad is SAME, the output size is rounded up, the kernel is dilated, or the pads would reach its size;
-        the indices of the maxima, or the padded tensor, are used elsewhere.
+        nothing is there but pads; the indices of the maxima, or the padded tensor, are used elsewhere.
 
     Example
         before:
@@ -328,5 +328,8 @@ def _joined_pads(m: Match, rank: int | None) -> list[int]:
     if any(before[:2]) or any(after[:2]):
         raise Decline("it pads batch or channels")
     added = (*before[2:], *after[2:])
+    padded = m.p.shape or ()
+    if any(size == b + a for size, b, a in zip(padded[2:], before[2:], after[2:], strict=False)):
+        raise Decline("there is nothing but pads: ONNX Runtime takes no window over no elements")
     held = (0,) * len(added) if auto == "VALID" else m.y.attr("pads")
     return [int(a + b) for a, b in zip(held, added, strict=True)]

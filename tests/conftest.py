@@ -14,6 +14,13 @@ from benchmarks.entries import Unavailable, Wheels, cache
 settings.register_profile("fixed", derandomize=True)
 """The same drawn examples in every run: what decides whether a change lands must not depend on luck."""
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-mutants", action="store_true", help="hold every mutant against the verifier, not some of each"
+    )
+
+
 collect_ignore = ["example"]
 """A package of its own, whose tests tests/test_example.py runs."""
 

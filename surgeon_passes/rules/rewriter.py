@@ -17,7 +17,7 @@ from surgeon_passes.region import Exactness, NodeImage
 from surgeon_passes.rules.emit import Emitter
 from surgeon_passes.rules.guard import Guard
 from surgeon_passes.rules.journal import Edit, Journal, Slot
-from surgeon_passes.rules.match import Context, Match
+from surgeon_passes.rules.match import Context, Match, is_floating
 from surgeon_passes.rules.part import Part, Rest, identity, matched
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
 from surgeon_passes.watch import within
@@ -26,6 +26,9 @@ Cone = Callable[[gs.Tensor], Iterable[gs.Node]]
 GROWTH = 1.001
 SMALL_GROWTH = 4096
 """Bytes that a rewrite may always add: a bias where there was none."""
+
+INTEGER_CONSTANTS = 9
+"""Opset from which a Constant node, the one form that a function has for them, may hold more than floats."""
 
 
 class Rewriter:
@@ -249,8 +252,17 @@ class Rewriter:
             exactness=exactness,
             identity=key if key is not None else frozenset(gone),
         )
+        if scope.is_function and scope.opset("") < INTEGER_CONSTANTS:
+            _check_constants([*(t for n in new for t in n.inputs), *(t for _, t in pairs)])
         self.guard.check(found, self.index)
         return found
+
+
+def _check_constants(tensors: Iterable[gs.Tensor]) -> None:
+    """Decline constants that a function cannot hold below opset 9."""
+    for tensor in tensors:
+        if isinstance(tensor, gs.Constant) and not is_floating(tensor.dtype):
+            raise Decline(f"'{tensor.name}' is {tensor.dtype}, and below opset 9 functions hold floats alone")
 
 
 def _check_bytes(removed: Iterable[gs.Node], added: Iterable[gs.Node]) -> None:

@@ -42,9 +42,12 @@ def model_types(
     names = names or SizeNames(index.graph)
     proto = export_model(Model(index.graph, extras or Extras()), weights="none")
     del proto.graph.value_info[:]
+    held = {tensor.name for tensor in proto.graph.initializer}  # without theirs onnx reads a constant's values wrongly
     for value in proto.graph.output:
-        _forget_shape(value)
+        if value.name not in held:
+            _forget_shape(value)
     _lighten(proto.graph)
+    _forget_defaults(proto)
     _name_inputs(index, proto.graph, names)
     _write_defaults(proto)
     _hide_open_slices(proto)
@@ -67,6 +70,13 @@ def _name_inputs(index: GraphIndex, proto: onnx.GraphProto, names: SizeNames) ->
         for entry, dim in zip(value.type.tensor_type.shape.dim, shape, strict=False):
             if isinstance(dim, Poly):
                 entry.dim_param = str(dim)
+
+
+def _forget_defaults(proto: onnx.ModelProto) -> None:
+    """Take out the values of what callers may override, which onnx would reckon with; before IR 4 they may not."""
+    if proto.ir_version >= 4:
+        inputs = {value.name for value in proto.graph.input}
+        _drop(proto.graph.initializer, [k for k, t in enumerate(proto.graph.initializer) if t.name in inputs])
 
 
 def _write_defaults(proto: onnx.ModelProto) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from surgeon_passes.runtime import RuntimeFailure, Value
+from surgeon_passes.verify.claims import Observed, shapes_read, sizes_of, with_shapes
 from surgeon_passes.verify.feeds import Feeds, generate_feeds
 from surgeon_passes.verify.segments import Model, open_model, read_model
 
@@ -30,6 +31,7 @@ class Activations:
         self._kept: list[dict[str, Value]] = []
         self._announced: dict[str, None] = {}
         self._outputs: set[str] = set()
+        self._shapes: dict[str, list[tuple[int, ...]]] = {}
 
     def announce(self, names: Iterable[str]) -> None:
         """Names that will be asked for: the next run that must be made brings them all."""
@@ -66,6 +68,31 @@ class Activations:
         self._made = {n for node in proto.graph.node for n in node.output if n}
         self._outputs = {o.name for o in proto.graph.output}
         self._kept = [dict(f) for f in self._feeds]
+
+    def shapes(self, names: Iterable[str]) -> list[Observed]:
+        """For each set of feeds the named dims of the inputs, and the shapes of ``names``, as far as the original has them.
+
+        [] where it does not run.
+        """
+        try:
+            self._prepare()
+            wanted = [n for n in dict.fromkeys(names) if n in (self._made or ())]
+            missing = [n for n in wanted if n not in self._shapes]
+            if missing:
+                proto, weights = read_model(self._model)
+                if not self._shapes:  # all that may be asked for, in one run
+                    asked = [n for n in shapes_read(proto) if n in (self._made or ())]
+                    missing = list(dict.fromkeys([*missing, *asked]))
+                seeing, outputs = with_shapes(proto, missing)
+                runner = open_model((seeing, weights), extra_outputs=outputs)
+                runs = [runner.run(feeds, outputs) for feeds in self._feeds]
+                for name, output in zip(missing, outputs, strict=True):
+                    self._shapes[name] = [tuple(map(int, run[output])) for run in runs]
+        except RuntimeFailure:
+            return []
+        proto, _ = read_model(self._model)
+        rows = [{n: self._shapes[n][k] for n in wanted} for k in range(len(self._feeds))]
+        return [(sizes_of(proto, feeds), row) for feeds, row in zip(self._feeds, rows, strict=True)]
 
     def of(self, names: Sequence[str]) -> list[dict[str, Value]]:
         """For each set of feeds the values of ``names``; names the original lacks are left out. [] after a failure."""

@@ -17,6 +17,7 @@ from surgeon_passes.verify.activations import Activations
 from surgeon_passes.verify.alone import check_alone
 from surgeon_passes.verify.assemble import assemble, calls_function, piece_of
 from surgeon_passes.verify.bounds import HALF, bound_of, elem_type, float_types, reduction_length
+from surgeon_passes.verify.claims import claimed, contradiction
 from surgeon_passes.verify.inputs import KINDS, LARGE
 from surgeon_passes.verify.shapes import candidates, elements
 from surgeon_passes.verify.sides import Fingerprints, Sides, Unfit, sides_of
@@ -83,9 +84,12 @@ class _Checker:
         prints = Fingerprints()
         shared: dict[Any, _Entry] = {}
         entries: list[_Entry] = []
+        given: list[list[gs.Tensor]] = []
         for region in regions:
+            given.append([])
             try:
                 sides = sides_of(region, self.types)
+                given[-1] = claimed(sides)
                 key = prints.of(sides)
                 entry = shared.get(key) if key is not None else None
                 if entry is None:
@@ -100,7 +104,19 @@ class _Checker:
         for chunk in self.chunks(trials):
             self.run_chunk(chunk, 0)
         self.run_data(trials)
-        return [entry.settle() for entry in entries]
+        return self.held_to_the_original([entry.settle() for entry in entries], given)
+
+    def held_to_the_original(self, verdicts: list[Verdict], given: Sequence[Sequence[gs.Tensor]]) -> list[Verdict]:
+        """Refute what holds only at sizes that the original does not give the tensors that a Shape reads."""
+        names = [str(t.name) for v, ts in zip(verdicts, given, strict=True) if v.status == "verified" for t in ts]
+        if self.activations is None or not names:
+            return verdicts
+        observed = self.activations.shapes(names)
+        for number, (verdict, tensors) in enumerate(zip(verdicts, given, strict=True)):
+            tensor, reason = contradiction(tensors, self.types, observed)
+            if verdict.status == "verified" and reason:
+                verdicts[number] = Verdict("refuted", None, tensor, reason)
+        return verdicts
 
     # --- trials ------------------------------------------------------------------------------------------------------
 
@@ -118,15 +134,17 @@ class _Checker:
         return bool(self.functions) and calls_function(sides, self.functions)
 
     def wide_floats(self, sides: Sides, floats: set[int]) -> set[int]:
-        """Types that bound the float32 check: half precision counts where the new constants were rounded to it."""
-        rounded = {elem_type(c) for c in sides.new_constants} & HALF
+        """Types that bound the float32 check: half precision counts where the new constants were rounded to it, or old ones
+        that are gone: the root of 2, say, which an operator now has to the last bit."""
+        rounded = {elem_type(c) for c in (*sides.new_constants, *sides.old_constants())} & HALF
         return (floats - HALF) | rounded | {int(TensorProto.FLOAT)}
 
     def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...]) -> Trial:
         self.count += 1
         piece = piece_of(self.count, sides, wide, self.types)
         reduction = reduction_length(sides.images(), self.types)
-        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible=not sides.region.cone)
+        reducible = not sides.region.cone and not sides.gives_constants()
+        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible)
         bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
         trial.resolution = max((_STEP[f] for f in floats if f in _STEP), default=0.0)

@@ -14,7 +14,7 @@ from surgeon_passes.model.keys import Keys
 from surgeon_passes.ops.traits import is_random
 from surgeon_passes.region import NodeImage, Region, TensorType, Types
 
-_READS_TYPE = ("Shape", "Size")
+READS_TYPE = ("Shape", "Size")
 
 
 class Unfit(Exception):
@@ -41,6 +41,17 @@ class Sides:
     def images(self) -> Iterator[NodeImage]:
         yield from self.before
         yield from self.after
+
+    def old_constants(self) -> list[gs.Constant]:
+        """Constants that are read before alone."""
+        kept = {id(t) for image in self.after for t in image.inputs}
+        kept |= {id(after) for _, after in self.region.outputs}
+        known = {id(t) for image in self.before for t in image.inputs}
+        return [c for c in self.constants if id(c) in known - kept]
+
+    def gives_constants(self) -> bool:
+        """Whether an output is a constant on either side: its size is written down, whatever that of the inputs."""
+        return any(isinstance(t, gs.Constant) for pair in self.region.outputs for t in pair)
 
     def original_name(self, local: str) -> str:
         """What the model calls the tensor or node behind a local name."""
@@ -137,7 +148,7 @@ class _Walk:
         self.found = sides.after if after else sides.before
         self.names, self.others = sides.names[after], sides.names[not after]
         self.letter = "a" if after else "b"
-        self.asks_for_types = any(i.node.op in _READS_TYPE for i in (*images, *self.cone.values()))
+        self.asks_for_types = any(i.node.op in READS_TYPE for i in (*images, *self.cone.values()))
         self.valued: set[int] = set()
 
     def run(self, outputs: Sequence[gs.Tensor]) -> None:
@@ -174,7 +185,7 @@ class _Walk:
             if image is None or id(tensor) in found:
                 continue
             found.add(id(tensor))
-            if image.node.op not in _READS_TYPE:
+            if image.node.op not in READS_TYPE:
                 todo.extend(self.reads(image))
         return found
 
@@ -201,7 +212,7 @@ class _Walk:
 
     def is_cut(self, tensor: gs.Tensor, reader: NodeImage | None) -> bool:
         """Whether ``reader`` asks only for a type that is known, so that what computes the tensor does not matter."""
-        if reader is None or reader.node.op not in _READS_TYPE or id(tensor) in self.made or id(tensor) in self.valued:
+        if reader is None or reader.node.op not in READS_TYPE or id(tensor) in self.made or id(tensor) in self.valued:
             return False
         shape = self.types.type_of(tensor).shape
         return shape is not None and all(d is not None for d in shape)

@@ -18,7 +18,7 @@ from .harness import apply
 from .npu import assert_declines, assert_decomposes, one_node, run_anywhere
 
 CASES: list[tuple[Rule, str, int, dict[str, Any], list[str]]] = [
-    (family.decompose_hard_swish, "HardSwish", 14, {}, ["float32", "float16", "float64"]),
+    (family.decompose_hard_swish, "HardSwish", 14, {}, ["float32", "float16"]),
     (family.decompose_hard_sigmoid, "HardSigmoid", 13, {"alpha": 0.3, "beta": 0.4}, ["float32", "float16", "float64"]),
     (family.decompose_gelu, "Gelu", 20, {"approximate": "none"}, ["float32", "float16", "float64"]),
     (family.decompose_gelu, "Gelu", 20, {"approximate": "tanh"}, ["float32", "float16", "float64"]),
@@ -69,6 +69,11 @@ def test_decompose_celu_declines_a_negative_alpha() -> None:
     x = {"x": np.ones(3, np.float32)}
     assert_declines(family.decompose_celu, "alpha is -1", "Celu", x, 12, alpha=-1.0)
     assert_declines(family.decompose_celu, "x/alpha may overflow", "Celu", x, 12, alpha=1e-30)
+
+
+@declines("decompose_hard_swish")
+def test_decompose_hard_swish_declines_doubles() -> None:
+    assert_declines(family.decompose_hard_swish, "a float32 holds", "HardSwish", {"x": np.ones(3, np.float64)}, 14)
 
 
 @declines("decompose_is_nan")

@@ -62,7 +62,8 @@ def test_decompose_group_normalization_of_any_shape(
     feeds = {"x": array(rng, [2, channels, *spatial], dtype)}
     feeds |= {name: array(rng, [channels], dtype) for name in ("s", "b")}
     dims = {"x": ["N", channels, "W", *spatial[1:]]} if open_dims else None
-    model = one_node("GroupNormalization", feeds, 21, dims, num_groups=groups, epsilon=1e-3)
+    stash = {"stash_type": 11} if dtype == np.float64 else {}
+    model = one_node("GroupNormalization", feeds, 21, dims, num_groups=groups, epsilon=1e-3, **stash)
     result = apply(family.decompose_group_normalization, model)
     assert result.applied and "GroupNormalization" not in result.ops
     grouped = feeds["x"].astype(np.float64).reshape(2, groups, -1)
@@ -98,6 +99,8 @@ def test_decompose_group_normalization_declines() -> None:
     feeds = {"x": np.ones((2, 4, 3, 5), np.float32), "s": np.ones(4, np.float32), "b": np.ones(4, np.float32)}
     half = {name: value.astype(np.float16) for name, value in feeds.items()}
     assert_declines(rule, HALF, op, half, 21, num_groups=2)
+    double = {name: value.astype(np.float64) for name, value in feeds.items()}
+    assert_declines(rule, "in single precision", op, double, 21, num_groups=2)
     assert_declines(rule, "more than one size", op, feeds, 21, {"x": ["N", 4, "H", "W"]}, num_groups=2)
     assert_declines(rule, "the channels of 'x' are unknown", op, feeds, 21, {"x": ["N", "C", 3, 5]}, num_groups=2)
 

@@ -239,6 +239,7 @@ def test_fuse_skip_normalization_declines() -> None:
         (["N", 3, 8], [1, 3, 8], {}, "are not known to have the same shape"),
         (["N", 2, 3, 8], ["N", 2, 3, 8], {}, "the rank is neither 2 nor 3"),
         (["N", 3, 8], ["N", 3, 8], {"axis": 1}, "more axes than the last"),
+        (["N", 3, 8], ["N", 3, 8], {"epsilon": -1.0}, "epsilon is -1"),
     )
     for op, opset, rule in (
         ("LayerNormalization", 17, ort.fuse_skip_layer_normalization),
@@ -247,7 +248,7 @@ def test_fuse_skip_normalization_declines() -> None:
         for shape, other, attrs, says in cases:
             b = Builder(opset=opset)
             s = b.node("Add", b.input("x", shape), b.input("z", other))
-            scale = b.random(3, 8) if attrs else b.random(8)
+            scale = b.random(3, 8) if "axis" in attrs else b.random(8)
             assert_declined(rule, b.model(b.node(op, s, scale, **attrs)), says)
 
 

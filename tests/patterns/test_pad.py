@@ -166,6 +166,15 @@ def test_other_pads_before_conv_stay(amounts: list[int], form: dict[str, Any], a
     assert_stays(b.model(b.conv(p, 2 + amounts[1], 3, [3], auto_pad=auto_pad, strides=[2])), reason, rules=RULES)
 
 
+@pytest.mark.parametrize("op", ["Conv", "AveragePool"])
+def test_pads_of_nothing_stay(op: str) -> None:
+    """ONNX Runtime takes no window over no elements, and one over pads that are written out."""
+    b = Builder()
+    p = b.node("Pad", b.input("x", [1, 2, 0]), b.constant([0, 0, 2, 0, 0, 1]))
+    y = b.conv(p, 2, 3, [3]) if op == "Conv" else b.node(op, p, kernel_shape=[3])
+    assert_stays(b.model(y), "there is nothing but pads", rules=RULES)
+
+
 def test_a_padded_tensor_that_is_used_elsewhere_stays() -> None:
     b = Builder()
     p = b.node("Pad", b.input("x", [1, 2, 8]), b.constant([0, 0, 1, 0, 0, 1]))

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from surgeon_passes import Pipeline, Rewrite, Verify
+from surgeon_passes import Pipeline, Rewrite, Verify, optimize
 from surgeon_passes.errors import RuleError
 from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.registry import Registry
@@ -47,6 +47,21 @@ def applied(rule: Rule, text: str, output: str = "y", **constants: Any) -> onnx.
 def test_a_reader_outside_the_match() -> None:
     text = "g (float[2] x) => (float[2] y, float[2] z) { a = Neg(x) y = Relu(a) [other] z = Abs(a) }"
     declined(FUSED, text, "'a' is also used by Abs 'other'")
+
+
+@pytest.mark.parametrize(("opset", "ops"), [(7, ["SpaceToDepth"]), (9, ["Reshape", "Transpose", "Reshape"])])
+def test_a_function_takes_no_integer_constants_below_opset_9(opset: int, ops: list[str]) -> None:
+    """Its constants are Constant nodes, and those hold floats alone there."""
+    proto = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : {opset}, "pkg" : 1]>
+        g (float[1,1,4,6] x) => (float[1,4,2,3] y) {{ y = pkg.Blocks(x) }}
+        <domain: "pkg", opset_import: ["" : {opset}]>
+        Blocks (x) => (y) {{ y = SpaceToDepth<blocksize = 2>(x) }}""")
+    result = optimize(proto, sets=["npu"], verify="off")
+    (function,) = result.proto.functions
+    assert [n.op_type for n in function.node if n.op_type != "Constant"] == ops
+    x = np.arange(24, dtype=np.float32).reshape(1, 1, 4, 6)
+    np.testing.assert_array_equal(run(result.proto, x=x)["y"], run(proto, x=x)["y"])
 
 
 def test_a_reader_in_a_body() -> None:

@@ -146,6 +146,7 @@ CASES = [
     ("ReduceSum", [CUBE], {"noop_with_empty_axes": 1}),
     ("ReduceSum", [np.zeros((0, 3), F32), ints(0)], {"keepdims": 0}),
     ("ReduceSum", [np.array([1.0, 2.0, 4.0], F32)], {}),
+    ("ReduceSum", [CUBE, ints(1)], {"keepdims": -1}),
     ("ReduceProd", [ints(2, 3, 4)], {"keepdims": 0}),
     ("ReduceProd", [np.array([2, 3, 7], F32)], {"keepdims": 0}),
     ("ReduceMax", [CUBE, ints(0)], {}),
@@ -156,6 +157,7 @@ CASES = [
     ("ArgMax", [np.array([[3, 9, 9], [1, 1, 0]], I64)], {"axis": 1}),
     ("ArgMax", [np.array([[3, 9, 9], [1, 1, 0]], F32)], {"axis": 1, "select_last_index": 1, "keepdims": 0}),
     ("ArgMin", [INTS.astype(I32)], {"axis": 0}),
+    ("ArgMin", [INTS], {"axis": 1, "keepdims": -1}),
 ]
 
 

@@ -80,3 +80,36 @@ def test_a_slice_in_a_body_may_begin_where_a_captured_constant_says() -> None:
     feeds = {"x": floats(2, 3, 4), "c": np.array(True)}
     assert run(result, **feeds)["o"].shape == (3, 8)
     same(run(original, **feeds), run(result, **feeds))
+
+
+def test_defaults_that_callers_may_override_tell_no_shape() -> None:
+    """onnx itself takes such a target for known, and what is behind it was folded for the default alone."""
+    proto = model(
+        """g (float[4,6] x, bool c, int64[2] t) => (int64[2] y, float[4,6] z) {
+            a = Reshape(x, t) y = Shape(a)
+            z = If(c)<then_branch = p () => (float[4,6] r) { r = Neg(x) },
+                      else_branch = q () => (float[4,6] r) { r = Identity(x) }>
+        }""",
+        t=np.array([0, -1]),
+    )
+    result = sp.optimize(proto)
+    for target in ([8, 3], [4, 6], [1, 24]):
+        feeds = {"x": floats(4, 6), "c": np.bool_(True), "t": np.array(target)}
+        found = run(result.proto, **feeds)
+        assert found["y"].tolist() == target
+        same(run(proto, **feeds), found)
+
+
+def test_a_constant_that_is_an_output_keeps_its_shape() -> None:
+    """Without it onnx took the axes of the Slice for others."""
+    proto = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 19, "pkg" : 1]>
+        g (float[1,4] x) => (float[a,b] y, float[1,4] z, int64[1] axes) <int64[1] zero = {0}, int64[1] axes = {1}> {
+            y = Slice(x, zero, zero, axes)
+            z = pkg.F(x)
+        }
+        <domain: "pkg", opset_import: ["" : 19]>
+        F (x) => (z) { z = Neg(x) }""")
+    result = sp.optimize(proto)
+    assert [d.dim_value for d in result.proto.graph.output[0].type.tensor_type.shape.dim] == [1, 0]
+    same(run(proto, x=floats(1, 4)), run(result.proto, x=floats(1, 4)))

@@ -158,3 +158,15 @@ def test_recurrent(attributes, expected):
     )
     ev = evaluator(proto)
     assert (dims(ev, "y"), dims(ev, "h")) == expected
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (3, 1), (4, 2), (4, 3)])
+def test_a_window_larger_than_what_there_is(op: str, kernel: int, stride: int) -> None:
+    """ONNX Runtime divides towards zero: with a stride there may be one element, though no window fits."""
+    proto = model(
+        f"(float[1,1,2] x) => (float[a,b,c] y) {{ y = {op}<kernel_shape=[{kernel}], strides=[{stride}]>(x) }}"
+    )
+    (found,) = run(proto, {"x": np.ones((1, 1, 2), np.float32)})
+    ev = evaluator(proto)
+    assert ev.types.type_of(ev.tensor("y")).shape == found.shape

@@ -245,6 +245,13 @@ def test_folding_to_a_constant_and_back_to_an_input() -> None:
     assert [v.status for v in check([good, bad], Known({}), graph_of())] == ["verified", "refuted"]
 
 
+def test_a_constant_result_keeps_the_size_of_its_inputs() -> None:
+    """A row more would be one more in what was computed, and none in what is written down."""
+    k = {"zero": np.array(0, np.int64), "Y": np.zeros((1, 2), np.int64)}
+    folded = region("y = Mul(x, zero)", "", outputs=(("y", "Y"),), constants=k, exactness=Exactness.EXACT)
+    assert verdict(folded, typed(x=(TensorProto.INT64, [1, 2]))).status == "verified"
+
+
 def test_minus_zero_is_not_zero_where_exact() -> None:
     one = region("y = Neg(k)", "", [("y", "k2")], {"k": np.float32([0]), "k2": np.float32([0])}, Exactness.EXACT)
     assert verdict(one, Known({})).status == "refuted"
@@ -363,6 +370,15 @@ def test_a_cast_to_half_precision_rounds(cast: str) -> None:
     found = verdict(of(np.float16(f)), types)
     assert found.status == "verified", found
     assert verdict(of(np.nextafter(np.float16(f), np.float16(1))), types).status == "refuted"
+
+
+@pytest.mark.parametrize(("root", "status"), [(2**0.5, "verified"), (1.5, "refuted")])
+def test_a_half_constant_that_goes_was_rounded(root: float, status: str) -> None:
+    """float16 has the root of 2 to 1e-4; what is written out with it differs from Gelu by as much."""
+    k = {"root": np.float16(root), "one": np.float16(1), "half": np.float16(0.5)}
+    text = "d = Div(x, root)\ne = Erf(d)\ns = Add(e, one)\nh = Mul(s, half)\ny = Mul(x, h)"
+    types = typed(x=(TensorProto.FLOAT16, [2, 4, 6, 6]))
+    assert verdict(region(text, "y2 = Gelu(x)", constants=k, opset=20), types).status == status
 
 
 def test_double_convolutions_are_computed_by_the_reference() -> None:

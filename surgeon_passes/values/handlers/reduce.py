@@ -16,7 +16,7 @@ from surgeon_passes.values.handlers.elementwise import numeric
 from surgeon_passes.values.lattice import MAX_PARTIAL, Array, Value, is_integer, object_array, pack
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
-from surgeon_passes.values.shapes.reduce import reduced_axes
+from surgeon_passes.values.shapes.reduce import keeps_dims, reduced_axes
 
 _ELEMENTS: dict[str, Any] = {
     "ReduceSum": (dims.add, 0),
@@ -38,7 +38,7 @@ def reduced(n: Operands) -> Value:
     data = n.data(0)
     dtype = n.data_dtype(0)
     axes = reduced_axes(n, data.ndim)
-    keep = bool(n.attr("keepdims", 1))
+    keep = keeps_dims(n)
     if axes == ():
         return value
     if not (numeric(dtype) or (dtype.kind == "b" and n.op in ("ReduceMax", "ReduceMin"))):

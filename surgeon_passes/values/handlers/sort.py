@@ -8,6 +8,7 @@ from surgeon_passes.ops import normalise_axis
 from surgeon_passes.values.lattice import Array, Value, is_integer
 from surgeon_passes.values.operands import Operands, Unknown
 from surgeon_passes.values.registry import handler
+from surgeon_passes.values.shapes.reduce import keeps_dims
 
 
 def _ordered(n: Operands) -> Array:
@@ -24,7 +25,7 @@ def arg_extremum(n: Operands) -> Value:
     axis = normalise_axis(n.attr("axis", 0), array.ndim)
     last = bool(n.attr("select_last_index", 0))
     find = np.argmax if n.op == "ArgMax" else np.argmin
-    found = find(np.flip(array, axis) if last else array, axis=axis, keepdims=bool(n.attr("keepdims", 1)))
+    found = find(np.flip(array, axis) if last else array, axis=axis, keepdims=keeps_dims(n))
     return np.asarray(array.shape[axis] - 1 - found if last else found, np.int64)
 
 

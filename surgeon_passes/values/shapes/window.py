@@ -43,10 +43,16 @@ def _windows(n: Operands, rank: int, weight: int | None) -> list[Window]:
 
 
 def _swept(dim: Dim, window: Window, same: bool) -> Dim:
-    """floor((dim + pads - extent) / stride) + 1; with auto_pad SAME_* ceil(dim / stride)."""
+    """floor((dim + pads - extent) / stride) + 1; with auto_pad SAME_* ceil(dim / stride).
+
+    Where no window fits, onnx and ONNX Runtime divide towards zero: a pool of stride 2 whose window is one too large gives
+    one element, of what there is.
+    """
     if same:
         return dims.ceil_div(dim, window.stride)
     free = dims.add(dim, window.begin + window.end - window.extent)
+    if isinstance(free, int) and free < 0:
+        return 1 - (-free // window.stride)
     return dims.add(dims.floor_div(free, window.stride), 1)
 
 
