@@ -90,6 +90,8 @@ class State:
 
     def __post_init__(self) -> None:
         self.index = GraphIndex(self.graph)
+        for extras in self.model.extras.graphs.values():
+            self.index.reserve(str(constant.name) for constant in extras.constants)  # those that nobody reads, too
         self.guard = make_guard(self.index, self.keep, self.only, self.skip)
         self.rebuild()
         for node in self.index.nodes():
