@@ -50,13 +50,7 @@ def _explain(
 
     registry = Registry.installed()
     own = [found for path in rule_files for found in registry.add_path(path)]
-    found = find(
-        model,
-        node=node,
-        rule=rule,
-        pipeline=chosen.pipeline(own),
-        registry=registry,
-        verify=Verify(mode=mode, custom_ops=custom_ops),
-    )
+    verify = Verify(mode=mode, custom_ops=custom_ops)
+    found = find(model, node=node, rule=rule, pipeline=chosen.pipeline(own), registry=registry, verify=verify)
     say(render(found, limit), nl=False)
     return 0

@@ -161,6 +161,5 @@ def isolated(options: bool | Isolate) -> Iterator[None]:
 def plan_of(command: Mapping[str, Any]) -> Plan:
     """The plan that an "open" command describes."""
     external = {name: External(array, kind) for name, (array, kind) in command["external"].items()}
-    return Plan(
-        command["source"], command["level"], command["threads"], external, command["fed"], tuple(command["libraries"])
-    )
+    libraries = tuple(command["libraries"])
+    return Plan(command["source"], command["level"], command["threads"], external, command["fed"], libraries)

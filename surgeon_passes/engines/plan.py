@@ -18,6 +18,13 @@ Value: TypeAlias = Any
 """An ndarray, or a list of them where the type is a sequence."""
 
 
+_libraries: ContextVar[tuple[str, ...]] = ContextVar("libraries", default=())
+
+
+def _of_run() -> tuple[str, ...]:
+    return _libraries.get()
+
+
 @dataclass(frozen=True, slots=True)
 class External:
     """The values of an initializer; ``elem_type`` is the onnx type where numpy's own does not say it, else 0."""
@@ -39,13 +46,6 @@ class Plan:
     """inputs that are the same in every run"""
     libraries: tuple[str, ...] = field(default_factory=_of_run)
     """of custom operators, by path: those of the run (see :func:`with_libraries`)"""
-
-
-def _of_run() -> tuple[str, ...]:
-    return _libraries.get()
-
-
-_libraries: ContextVar[tuple[str, ...]] = ContextVar("libraries", default=())
 
 
 @contextmanager
