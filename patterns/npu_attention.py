@@ -45,7 +45,8 @@ def decompose_attention(m: Match) -> Replacement:
         softmax(scale·q·kᵀ + mask)·v, scale = 1/√size of a head unless it is given
 
     Declines when
-        there is a cache of keys and values, a causal or boolean mask, a softcap, or another use of the scores;
+        there is a cache of keys and values, a causal or boolean mask, a window, a softcap, or another use of
+        the scores;
         the mask may hold -infinity (a row that is all masked is 0 in ONNX Runtime's Attention, and NaN in Softmax), or
         does not have certainly as many columns as there are keys;
         query and key do not have equally many heads, or the size of a head is unknown;
@@ -88,6 +89,8 @@ def _require_plain(m: Match) -> None:
         raise Decline("it keeps keys and values, or masks by lengths")
     if m.y.attr("is_causal") or m.y.attr("softcap"):
         raise Decline("it is causal, or caps its scores")
+    if any(m.y.attr(side) not in (None, -1) for side in ("left_window_size", "right_window_size")):
+        raise Decline("a query sees the keys of a window only")
     precision = m.y.attr("softmax_precision")
     if precision and precision != m.q.dtype:
         raise Decline("its Softmax is of another precision")

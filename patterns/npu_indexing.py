@@ -200,7 +200,7 @@ def decompose_depth_to_space(m: Match) -> Replacement:
 
 @rule(
     pattern="y = SpaceToDepth(x)",
-    rewrite="y = Reshape(Transpose(Reshape(x, Split))<perm=[0, 3, 5, 1, 2, 4]>, Joined)",
+    rewrite="y = Reshape(Transpose(Reshape(x, Split))<perm=@perm>, Joined)",
     exactness="exact",
     sets=SETS,
     may_grow=True,
@@ -215,7 +215,7 @@ def decompose_space_to_depth(m: Match) -> Replacement:
     """SpaceToDepth is a Transpose between two reshapes.
 
     Algebra
-        [N, C, H, b, W, b] -> [N, b, b, C, H, W]
+        [N, C, H, b, W, b] -> DCR: [N, b, b, C, H, W];  CRD: [N, C, b, b, H, W]
 
     Declines when
         sizes behind the first are unknown.
@@ -237,7 +237,8 @@ def decompose_space_to_depth(m: Match) -> Replacement:
     channels, height, width = _image(m)
     b = int(m.y.attr("blocksize"))
     split = [0, channels, height // b, b, width // b, b]
-    return Replacement(Split=split, Joined=[0, channels * b * b, height // b, width // b])
+    perm = [0, 1, 3, 5, 2, 4] if m.y.attr("mode") == "CRD" else [0, 3, 5, 1, 2, 4]
+    return Replacement(Split=split, perm=perm, Joined=[0, channels * b * b, height // b, width // b])
 
 
 def _image(m: Match) -> tuple[int, int, int]:

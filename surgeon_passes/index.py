@@ -8,7 +8,7 @@ writes node lists and tensor links back once.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -191,7 +191,7 @@ class GraphIndex:
 
     def ordered(self) -> Iterator[tuple[Scope, list[gs.Node]]]:
         """Each scope with its live nodes, each node after what it reads; in graph order where that is legal."""
-        captured = self._captures()
+        captured = self._captures({id(scope) for scope in self.scopes})
         for scope in self.scopes:
             yield scope, self._sorted(self._sorted_members(scope), captured)
 
@@ -293,6 +293,11 @@ class GraphIndex:
         """``base``, or ``base_1`` and so on: unique over the graph and all its subgraphs; linear over many calls."""
         return _unique(base, self._names)
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that new tensors must not have."""
+        for name in names:
+            self._names.setdefault(name, 0)
+
     def unique_node_name(self, base: str) -> str:
         return _unique(base, self._node_names)
 
@@ -319,6 +324,7 @@ class GraphIndex:
         self.version += 1
         self._changed[id(self.scope(node))] = self.scope(node)
         members = self.with_bodies(node)
+        self._write_changed(members)  # its edges are as they are now: a list from before would not fit them
         self._removed_with[id(node)] = members
         for member in members:
             self._records[id(member)].live = False
@@ -424,16 +430,23 @@ class GraphIndex:
         if changed:
             self._write_lists(changed)
 
-    def _write_lists(self, scopes: Iterable[Scope]) -> None:
-        captured = self._captures()
+    def _write_changed(self, holders: Iterable[gs.Node]) -> None:
+        """Write the node lists that have changed of the bodies that ``holders`` hold."""
+        held = {id(self._scope_of_graph[id(body)]) for node in holders for _, body in subgraphs(node)}
+        changed = [self._changed.pop(key) for key in held if key in self._changed]
+        if changed:
+            self._write_lists(changed)
+
+    def _write_lists(self, scopes: Sequence[Scope]) -> None:
+        captured = self._captures({id(scope) for scope in scopes})
         for scope in scopes:
             scope.graph.nodes[:] = self._sorted(self._sorted_members(scope), captured)
 
-    def _captures(self) -> dict[int, list[gs.Tensor]]:
-        """Per node that holds bodies (by id): every tensor that something inside reads."""
+    def _captures(self, scopes: Container[int]) -> dict[int, list[gs.Tensor]]:
+        """Per node of ``scopes`` (ids) that holds bodies, by its id: every tensor that something inside reads."""
         found: dict[int, list[gs.Tensor]] = {}
         for record in self._holders.values():
-            if record.live:
+            if record.live and id(record.scope) in scopes:
                 members = self.with_bodies(record.node)
                 inside = [t for member in members[1:] for t in member.inputs]
                 bodies = [body for member in members for _, body in subgraphs(member)]

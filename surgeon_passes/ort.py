@@ -63,7 +63,8 @@ def session(
         except _NotEqual as error:
             warnings.warn(f"{model.source}: the optimised model was not used ({error}); the original is", stacklevel=2)
             write_proto(original[0], path, original[1], model.external)
-        return _open(path, sess_options=sess_options, providers=providers, provider_options=provider_options)
+        libraries = verify.custom_ops if isinstance(verify := options.get("verify"), Verify) else ()
+        return _open(path, libraries, sess_options, providers=providers, provider_options=provider_options)
 
 
 class _NotEqual(Exception):
@@ -83,7 +84,8 @@ def _key(
     """None where a change of what the result depends on would go unnoticed."""
     verify = options.get("verify")
     try:
-        data = of_data(verify.data) if isinstance(verify, Verify) else ""
+        held = (verify.data, *verify.custom_ops) if isinstance(verify, Verify) else ()
+        data = " ".join(map(of_data, held))
         run = of_run(
             pipeline.passes, registry, {**options, "max_iterations": pipeline.max_iterations, "held data": data}
         )
@@ -102,10 +104,14 @@ def _write(model: Model, path: Path, pipeline: Pipeline, registry: Registry, opt
     result.save(path)
 
 
-def _open(path: Path, **how: Any) -> Any:
+def _open(path: Path, libraries: Sequence[str], sess_options: Any, **how: Any) -> Any:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(os.fspath(path), **how)
+    if libraries and sess_options is None:
+        sess_options = onnxruntime.SessionOptions()
+        for library in libraries:
+            sess_options.register_custom_ops_library(library)
+    return onnxruntime.InferenceSession(os.fspath(path), sess_options, **how)
 
 
 __all__ = ["session"]

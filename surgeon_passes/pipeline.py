@@ -13,7 +13,7 @@ from typing import TypeAlias
 import onnx
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.engines import Isolate, isolated
+from surgeon_passes.engines import Isolate, isolated, with_libraries
 from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
 from surgeon_passes.model.files import read_model
@@ -151,7 +151,7 @@ class Pipeline:
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
-        with _no_collection(), _blaming(source), isolated(isolate):
+        with _no_collection(), _blaming(source), isolated(isolate), with_libraries(options.custom_ops):
             registry = registry or Registry.installed()
             names = _names(skip)
             switches = Switches(frozenset(names), tuple(_names(keep)), only)

@@ -12,6 +12,7 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import REFUTED, UNDONE, VERIFIED, Decision
+from surgeon_passes.engines import with_libraries
 from surgeon_passes.model.export import export_model
 from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import with_weights, write_proto
@@ -172,7 +173,8 @@ class Result:
         """Run original and result in ONNX Runtime, in turn; from then on the report shows the medians."""
         from surgeon_passes.report.latency import measure
 
-        self.latency = measure(self)
+        with with_libraries(self.verify.custom_ops):
+            self.latency = measure(self)
         return self.latency
 
     def report(self) -> str:

@@ -220,6 +220,10 @@ class Run:
             self.step(step, state)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
+        if 0 < self.original.ir_version < 4:
+            state.notes.append(
+                f"IR version {self.original.ir_version} is raised to 4, from which on weights need not be inputs"
+            )
         types = state.types.declarable
         state.notes += refine_outputs(state.graph, types.type_of, never_equal)
         return _Outcome(state, iterations, converged, export_light(state.model, types))

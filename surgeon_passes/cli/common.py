@@ -137,6 +137,13 @@ def isolation(isolate: bool, timeout: float, memory: str | None) -> bool | Isola
 
 FILE = click.Path(readable=False)
 """Whether it can be read is found where it is read: exit code 6, one line."""
+CUSTOM_OPS = click.option(
+    "--custom-ops",
+    multiple=True,
+    type=FILE,
+    metavar="LIB",
+    help="A shared library of custom operators, for the checks.",
+)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded, say
+from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, say
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 
 
@@ -21,6 +21,7 @@ from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 @click.option(
     "--verify", "mode", type=click.Choice(["strict", "available", "off"]), default="strict", show_default=True
 )
+@CUSTOM_OPS
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def explain(model: str, debug: bool, **options: Any) -> None:
     """Why a node of MODEL was not fused, or a rule not applied.
@@ -33,14 +34,23 @@ def explain(model: str, debug: bool, **options: Any) -> None:
 
 
 def _explain(
-    model: str, chosen: Chosen, node: str | None, rule: str | None, limit: int, rule_files: tuple[str, ...], mode: str
+    model: str,
+    chosen: Chosen,
+    node: str | None,
+    rule: str | None,
+    limit: int,
+    rule_files: tuple[str, ...],
+    mode: str,
+    custom_ops: tuple[str, ...],
 ) -> int:
     from surgeon_passes.explain import explain as find
+    from surgeon_passes.passes import Verify
     from surgeon_passes.report.explanation import render
     from surgeon_passes.rules.registry import Registry
 
     registry = Registry.installed()
     own = [found for path in rule_files for found in registry.add_path(path)]
-    found = find(model, node=node, rule=rule, pipeline=chosen.pipeline(own), registry=registry, verify=mode)
+    verify = Verify(mode=mode, custom_ops=custom_ops)
+    found = find(model, node=node, rule=rule, pipeline=chosen.pipeline(own), registry=registry, verify=verify)
     say(render(found, limit), nl=False)
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded, isolation, progress_line, runtime_options, say
+from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, isolation, progress_line, runtime_options, say
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 from surgeon_passes.errors import UsageError
 
@@ -40,6 +40,7 @@ With --force the file is written with 4 and 5 too."""
 )
 @click.option("--end-check/--no-end-check", default=True, show_default=True, help="Run original and result at the end.")
 @click.option("--data", type=FILE, help="Real inputs: an npz, or a folder of npy.")
+@CUSTOM_OPS
 @click.option("--report", "report_file", type=FILE, help="Write the text report here too.")
 @click.option(
     "--latency/--no-latency",
@@ -67,6 +68,7 @@ def _optimize(
     mode: str,
     end_check: bool,
     data: str | None,
+    custom_ops: tuple[str, ...],
     report_file: str | None,
     latency: bool | None,
     dry_run: bool,
@@ -94,7 +96,7 @@ def _optimize(
     with progress_line() as progress:
         result = pipeline.run(
             source,
-            verify=Verify(mode=mode, data=data, end_check=end_check),
+            verify=Verify(mode=mode, data=data, end_check=end_check, custom_ops=custom_ops),
             registry=registry,
             progress=progress,
             skip=skip,

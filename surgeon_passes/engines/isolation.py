@@ -59,6 +59,8 @@ class Isolation:
             reply = child.ask(self.options.timeout, **command, drop=drop)
         except Stopped as stopped:
             raise self._failed(stopped) from None
+        if "misused" in reply:
+            raise UsageError(reply["misused"])
         if "refused" in reply:
             raise RuntimeFailure(reply["refused"], reply["code"])
         return reply
@@ -119,6 +121,7 @@ class RemoteEngine:
             threads=plan.threads,
             external={name: [given.array, given.elem_type] for name, given in plan.external.items()},
             fed=dict(plan.fed),
+            libraries=list(plan.libraries),
         )
         self._generation = self._isolation.generation
         self.inputs = {name: (str(kind), list(dims)) for name, (kind, dims) in reply["inputs"].items()}
@@ -158,4 +161,5 @@ def isolated(options: bool | Isolate) -> Iterator[None]:
 def plan_of(command: Mapping[str, Any]) -> Plan:
     """The plan that an "open" command describes."""
     external = {name: External(array, kind) for name, (array, kind) in command["external"].items()}
-    return Plan(command["source"], command["level"], command["threads"], external, command["fed"])
+    libraries = tuple(command["libraries"])
+    return Plan(command["source"], command["level"], command["threads"], external, command["fed"], libraries)

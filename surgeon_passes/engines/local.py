@@ -11,7 +11,7 @@ import numpy as np
 
 from surgeon_passes import watch
 from surgeon_passes.engines.plan import External, Plan, Value
-from surgeon_passes.errors import RuntimeFailure
+from surgeon_passes.errors import RuntimeFailure, UsageError
 
 RUNTIME = "ONNX Runtime"
 
@@ -70,11 +70,21 @@ def _ort_value(given: External) -> Any:
     return make.ortvalue_from_numpy_with_onnx_type(array, given.elem_type)
 
 
+def _register(options: Any, library: str) -> None:
+    try:
+        options.register_custom_ops_library(library)
+    except Exception as error:
+        reason = str(_failure(error))
+        raise UsageError(f"--custom-ops {library}: ONNX Runtime cannot load it: {reason}") from error
+
+
 class LocalEngine:
     """A session. Raises RuntimeFailure where the model does not load."""
 
     def __init__(self, plan: Plan) -> None:
         options = _options(plan)
+        for library in plan.libraries:
+            _register(options, library)
         self._fed = plan.fed
         self._kept = {name: _ort_value(given) for name, given in plan.external.items()}
         try:

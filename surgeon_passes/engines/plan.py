@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
+from surgeon_passes.errors import UsageError
+
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = Any
 """An ndarray, or a list of them where the type is a sequence."""
+
+
+_libraries: ContextVar[tuple[str, ...]] = ContextVar("libraries", default=())
+
+
+def _of_run() -> tuple[str, ...]:
+    return _libraries.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,23 @@ class Plan:
     """initializers that the model declares without data"""
     fed: Mapping[str, Array] = field(default_factory=dict)
     """inputs that are the same in every run"""
+    libraries: tuple[str, ...] = field(default_factory=_of_run)
+    """of custom operators, by path: those of the run (see :func:`with_libraries`)"""
+
+
+@contextmanager
+def with_libraries(paths: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
+    """Sessions that are made within know the custom operators of these libraries. Raises UsageError for one that is none."""
+    found = []
+    for path in (os.fspath(p) for p in paths):
+        if not os.path.isfile(path):
+            raise UsageError(f"--custom-ops {path}: no such file; give the shared library that registers the operators")
+        found.append(os.path.abspath(path))
+    token = _libraries.set((*_libraries.get(), *found))
+    try:
+        yield
+    finally:
+        _libraries.reset(token)
 
 
 class Engine(Protocol):

@@ -10,7 +10,7 @@ from surgeon_passes import memory
 from surgeon_passes.child import Reply, serve
 from surgeon_passes.engines.isolation import plan_of
 from surgeon_passes.engines.local import LocalEngine
-from surgeon_passes.errors import RuntimeFailure
+from surgeon_passes.errors import RuntimeFailure, UsageError
 
 
 class Worker:
@@ -25,6 +25,8 @@ class Worker:
             self._engines.pop(number, None)
         try:
             return self._open(command) if command["do"] == "open" else self._run(command)
+        except UsageError as error:
+            return {"misused": str(error)}
         except RuntimeFailure as failure:
             return {"refused": str(failure), "code": failure.code}
         except MemoryError:

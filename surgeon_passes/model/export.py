@@ -21,10 +21,10 @@ from onnx_graphsurgeon.util.misc import convert_to_onnx_attr_type
 from surgeon_passes.model.constants import SparseTensorValues, TensorValues, array_of
 from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
-from surgeon_passes.model.nested import bodies
+from surgeon_passes.model.nested import bodies, every_node
 from surgeon_passes.model.weights import Weights
 from surgeon_passes.model.wire import LARGE
-from surgeon_passes.ops.schema import domain_of, forgotten_by, schema
+from surgeon_passes.ops.schema import domain_of, forgotten_by, opsets_of, schema
 from surgeon_passes.region import TensorType, Types
 
 Rename = Callable[[str], str]
@@ -72,8 +72,8 @@ class _Exporter:
             if getattr(proto, name) != (getattr(graph, name) or ""):
                 setattr(proto, name, getattr(graph, name) or "")
         proto.ir_version = graph.ir_version or proto.ir_version or helper.VERSION_TABLE[-1][1]
-        _write_opsets(proto, graph)
         self.graph(graph, proto.graph, main=True)
+        _write_opsets(proto, graph, proto.graph.node)
         for function in graph.functions:
             self.function(function, proto.functions.add())
         return proto
@@ -110,7 +110,7 @@ class _Exporter:
         used = {id(t): t for t in self.constants_read(graph)}
         named = {p.value for a in extras.shell.quantization_annotation for p in a.quant_parameter_tensor_names} \
             if isinstance(extras.shell, onnx.GraphProto) else set()  # fmt: skip
-        kept = [c for c in extras.constants if id(c) in used or c.name in named]
+        kept = [c for c in extras.constants if id(c) in used or id(c) in extras.unread or c.name in named]
         seen = {id(c) for c in kept}
         new = [t for key, t in used.items() if key not in seen and key not in outer]
         return kept + new
@@ -188,7 +188,6 @@ class _Exporter:
         proto.name, proto.domain = function.name, function.domain or ""
         if function.doc_string:
             proto.doc_string = function.doc_string
-        _write_opsets(proto, function)
         proto.input.extend(t.name for t in function.inputs)
         proto.output.extend(t.name for t in function.outputs)
         for name, default in function.attrs.items():
@@ -206,6 +205,7 @@ class _Exporter:
         known = frozenset(id(t) for t in self.constants_read(function))
         for node in function.nodes:
             self.node(node, proto.node.add(), known, domain_opset(function, node.domain))
+        _write_opsets(proto, function, proto.node)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -244,9 +244,16 @@ def domain_opset(graph: gs.Graph, domain: str | None) -> int:
     return int(graph.opset or 0) if wanted == "" else 0
 
 
-def _write_opsets(proto: Any, graph: gs.Graph) -> None:
+def _write_opsets(proto: Any, graph: gs.Graph, nodes: Iterable[onnx.NodeProto]) -> None:
+    """What the graph imports, and ai.onnx where a model that had no operator of it has got one."""
     del proto.opset_import[:]
-    proto.opset_import.extend(graph.import_domains or [helper.make_opsetid("", graph.opset)])
+    proto.opset_import.extend(graph.import_domains or ())
+    if "" not in opsets_of(proto.opset_import) and (not graph.import_domains or _has_standard(nodes)):
+        proto.opset_import.append(helper.make_opsetid("", graph.opset))
+
+
+def _has_standard(nodes: Iterable[onnx.NodeProto]) -> bool:
+    return any(not domain_of(node.domain) for node in every_node(nodes))
 
 
 # --- pieces, for verification and folding too ----------------------------------------------------------------------------
@@ -427,7 +434,8 @@ def write_tensor(constant: gs.Constant, name: str, proto: TensorProto, refers: b
     else:
         array = array_of(constant)
         proto.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name))
-    proto.name = name
+    if proto.name != name:  # one that has none keeps having none
+        proto.name = name
 
 
 def function_protos(graph: gs.Graph, extras: Extras | None = None) -> list[onnx.FunctionProto]:

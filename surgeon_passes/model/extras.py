@@ -23,6 +23,8 @@ class GraphExtras:
     """initializers that callers may override (IR >= 4, listed as inputs)"""
     constants: list[gs.Constant] = field(default_factory=list)
     """initializers in the file's order"""
+    unread: set[int] = field(default_factory=set)
+    """initializers, by id, that nothing reads in the file: they stay until a pass takes them out"""
     hints: dict[int, onnx.ValueInfoProto] = field(default_factory=dict)
     """value_info by id(tensor): a hint only"""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 import onnx_graphsurgeon as gs
-from onnx import AttributeProto
+from onnx import AttributeProto, helper
 from onnx_graphsurgeon.util.misc import convert_from_onnx_attr_type
 
 from surgeon_passes.errors import ModelError
@@ -20,9 +20,11 @@ from surgeon_passes.model.constants import SparseTensorValues, TensorValues
 from surgeon_passes.model.elements import numpy_dtype
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.fields import copy_fields
+from surgeon_passes.model.nested import bodies, every_node
 from surgeon_passes.model.objects import make_constant, make_node, make_variable
 from surgeon_passes.model.order import sorted_nodes
 from surgeon_passes.model.weights import Weights
+from surgeon_passes.ops.schema import opsets_of
 
 Names = dict[str, gs.Tensor]
 
@@ -77,6 +79,8 @@ class _Importer:
         inputs = self.inputs(proto, local, overridable, extras)
         nodes = self.nodes(proto.node, local, outer, opsets, proto.name or "the graph")
         outputs = [self.output(value, local, outer, extras) for value in proto.output]
+        read = _names_read(proto)
+        extras.unread = {id(c) for c in extras.constants if c.name not in read}
         for value in proto.value_info:
             if value.name in local:
                 extras.hints[id(local[value.name])] = value
@@ -86,7 +90,7 @@ class _Importer:
             outputs=outputs,
             name=proto.name,
             doc_string=proto.doc_string,
-            opset=_main_opset(opsets),
+            opset=self.opset(opsets),
             import_domains=list(opsets),
             functions=self.functions,
             ir_version=self.proto.ir_version or None,
@@ -94,6 +98,11 @@ class _Importer:
         graph._functions = self.functions
         self.extras.graphs[id(graph)] = extras
         return graph
+
+    def opset(self, imported: Any) -> int:
+        """Of ai.onnx; where it is not imported the one that is imported with the first node of it that comes in."""
+        found = opsets_of(imported).get("")
+        return int(found or _first_opset(max(self.proto.ir_version, 4)))
 
     def overridable(self, proto: onnx.GraphProto, main: bool) -> set[str]:
         """Initializers that are inputs too: defaults from IR 4 on, constants before."""
@@ -221,7 +230,7 @@ class _Importer:
             inputs=inputs,
             outputs=outputs,
             doc_string=proto.doc_string,
-            opset=_main_opset(proto.opset_import),
+            opset=self.opset(proto.opset_import),
             import_domains=list(proto.opset_import),
             attrs=attrs,
         )
@@ -272,8 +281,19 @@ def dims(shape: onnx.TensorShapeProto) -> list[int | str | None]:
     return [d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in shape.dim]
 
 
-def _main_opset(opsets: Any) -> int | None:
-    return next((o.version for o in opsets if o.domain in ("", "ai.onnx")), None)
+def _names_read(proto: onnx.GraphProto) -> set[str]:
+    """Names that a graph, or a body in it, reads or gives out."""
+    found = {value.name for value in proto.output}
+    for node in every_node(proto.node):
+        found.update(node.input)
+        for body in bodies(node):
+            found.update(value.name for value in body.output)
+    return found
+
+
+def _first_opset(ir_version: int) -> int:
+    """The opset of ai.onnx that came with an IR version; the newest one for an IR version that onnx does not list."""
+    return next((int(row[2]) for row in helper.VERSION_TABLE if row[1] == ir_version), int(helper.VERSION_TABLE[-1][2]))
 
 
 _READ = {"input", "output", "name", "op_type", "domain", "attribute"}

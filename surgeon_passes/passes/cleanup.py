@@ -17,6 +17,8 @@ class Cleanup(Pass):
 
     def run(self, state: State) -> bool:
         removed = remove_dead(state)
+        for extras in state.model.extras.graphs.values():
+            extras.unread.clear()  # no other pass can see them: that they go is no reason for another round
         called = {(n.domain or "", n.op) for n in state.index.nodes()}
         held = _guarded(state)
         kept = [f for f in state.graph.functions if (f.domain or "", f.name) in called or id(f) in held]

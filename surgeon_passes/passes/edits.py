@@ -7,14 +7,20 @@ from collections.abc import Iterable, Sequence
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import APPLIED, DECLINED, Decision
-from surgeon_passes.index import node_label
+from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.passes.state import State
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.rule import Decline
+from surgeon_passes.values.bodies import captures
 
 Renaming = tuple[gs.Tensor, str, str]
 """tensor, the name that it had, the name that it gets"""
+
+
+def read_by(index: GraphIndex, node: gs.Node) -> list[gs.Tensor]:
+    """What a value of ``node`` is computed from: its operands, and what its bodies read from around it."""
+    return [*(t for t in node.inputs if t.name), *captures(index, node)]
 
 
 def make_edit(

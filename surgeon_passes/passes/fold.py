@@ -15,7 +15,7 @@ from surgeon_passes.memory import parse_bytes
 from surgeon_passes.model import numpy_dtype
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.base import Pass
-from surgeon_passes.passes.edits import make_edit
+from surgeon_passes.passes.edits import make_edit, read_by
 from surgeon_passes.passes.inline import RULE as INLINE
 from surgeon_passes.passes.inline import inline_known_ifs
 from surgeon_passes.passes.loops import read_loop_invariants
@@ -114,7 +114,7 @@ class _Folder:
         if node is None or not self.state.may_edit() or (HANDLERS, frozenset({id(node)})) in self.state.refuted:
             return None
         constant = gs.Constant(self.name(result), value)
-        return self.apply(HANDLERS, node, result, constant, reads=[t for t in node.inputs if t.name])
+        return self.apply(HANDLERS, node, result, constant, reads=read_by(self.index, node))
 
     def needed(self, tensor: gs.Tensor) -> bool:
         """Whether a graph's output, or a node that is not known itself, reads ``tensor``."""

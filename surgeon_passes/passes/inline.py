@@ -6,7 +6,8 @@ from collections import Counter
 
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.index import GraphIndex, Scope, subgraphs
+from surgeon_passes.decisions import DECLINED, Decision
+from surgeon_passes.index import GraphIndex, Scope, node_label, subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes.edits import make_edit
@@ -15,6 +16,8 @@ from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.rules.journal import Edit
 
 RULE = "inline_known_if"
+_IDENTITY = {"tensor": 1, "sequence": 14, "optional": 16}
+"""the opset from which Identity takes a kind of value"""
 
 
 class Names:
@@ -63,6 +66,8 @@ def _inline(state: State, node: gs.Node, names: Names) -> Edit | None:
     if not isinstance(node.inputs[0], gs.Constant) or not state.may_edit():
         return None  # a condition that is computed is folded, and checked, first
     taken = "then_branch" if array_of(node.inputs[0]).reshape(()) else "else_branch"
+    if not _fits_identity(state, node):
+        return None
     body: gs.Graph = dict(subgraphs(node))[taken]
     inner = index.scope_nodes(index.scope_of_graph(body))
     scope = index.scope(node)
@@ -83,6 +88,19 @@ def _inline(state: State, node: gs.Node, names: Names) -> Edit | None:
         (t, t.name, index.unique_tensor_name(t.name)) for t in _own_tensors(inner, body) if names.tensors[t.name] > 1
     )
     return make_edit(state, RULE, node, replaced, removed=[node], added=added, renamed=renamed, moved_whole=True)
+
+
+def _fits_identity(state: State, node: gs.Node) -> bool:
+    """Whether an Identity may make those results that are outputs: old ones take tensors only."""
+    kinds = {state.types.type_of(t).kind for t in node.outputs if t.name and state.index.is_output(t)}
+    least = max((_IDENTITY.get(kind, 1) for kind in kinds), default=0)
+    opset = state.index.opset(node)
+    if opset >= least:
+        return True
+    reason = f"an output is no tensor, and the Identity of opset {opset} takes nothing else"
+    scope = state.index.scope(node)
+    state.decide(Decision(RULE, scope.path, node_label(node), DECLINED, reason=reason), node)
+    return False
 
 
 def _moved(node: gs.Node, name: str) -> gs.Node:

@@ -95,7 +95,7 @@ def misread(proto: onnx.ModelProto, old: int, new: int) -> str:
     return ""
 
 
-MISREAD = {"Selu": 6, "Resize": 11, "Upsample": 11, "Hardmax": 13}
+MISREAD = {"Selu": 6, "Scan": 9, "Resize": 11, "Upsample": 11, "Hardmax": 13}
 """Operators that the converter leaves as they are, by the opset from which on that means something else."""
 
 

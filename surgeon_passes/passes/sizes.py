@@ -15,7 +15,7 @@ from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.ops.traits import SHAPE_READERS
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.passes.duplicates import merge_duplicates
-from surgeon_passes.passes.edits import make_edit
+from surgeon_passes.passes.edits import make_edit, read_by
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.size_nodes import SizeEmitter
 from surgeon_passes.passes.state import State, remove_dead
@@ -290,7 +290,7 @@ class _Scope:
             [(demand.tensor, result)],
             removed=[root],
             added=emitter.nodes,
-            reads=[t for t in root.inputs if t.name],
+            reads=read_by(self.index, root),
         )
 
 

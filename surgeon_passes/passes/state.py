@@ -39,6 +39,7 @@ class Verify:
 
     ``mode``: "strict" applies only what is verified, "available" also what could not be checked, "off" checks nothing.
     ``data``: npz file, folder of npy, or callable giving feeds. ``end_check``: compare the whole models at the end.
+    ``custom_ops``: shared libraries that register custom operators with ONNX Runtime.
     """
 
     mode: str = "strict"
@@ -46,6 +47,7 @@ class Verify:
     end_check: bool = True
     tolerances: Tolerances = field(default_factory=Tolerances)
     seed: int = 0
+    custom_ops: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -88,6 +90,8 @@ class State:
 
     def __post_init__(self) -> None:
         self.index = GraphIndex(self.graph)
+        for extras in self.model.extras.graphs.values():
+            self.index.reserve(str(constant.name) for constant in extras.constants)  # those that nobody reads, too
         self.guard = make_guard(self.index, self.keep, self.only, self.skip)
         self.rebuild()
         for node in self.index.nodes():

@@ -24,6 +24,7 @@ _VIA_FLOAT = frozenset(
     {TensorProto.BFLOAT16}
     | {v for k, v in TensorProto.DataType.items() if k.startswith(("FLOAT8", "FLOAT4"))}
 )  # fmt: skip
+_CASTS = ("Cast", "CastLike")
 _FED = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 _VIA_INT: dict[int, int] = {TensorProto.INT4: TensorProto.INT8, TensorProto.UINT4: TensorProto.UINT8}
 
@@ -42,6 +43,8 @@ class Piece:
     """names of the values to compare, before and after"""
     casts: list[int] = field(default_factory=list)
     """per output the type to which it is cast because numpy lacks its own, or 0"""
+    rounding: set[int] = field(default_factory=set)
+    """ids of the Casts to half precision"""
     trips: dict[str, Array] = field(default_factory=dict)
     """trip counts of loops, by the names under which they are fed: not every run needs all turns"""
 
@@ -76,6 +79,8 @@ def piece_of(number: int, sides: Sides, wide: bool, types: Types) -> Piece:
         piece.casts.append(cast)
         first = _output_name(piece, sides.names[0][id(before)], "b", place)
         piece.outputs.append((first, _output_name(piece, sides.names[1][id(after)], "a", place)))
+    casts = (image.node for image in sides.images() if image.node.op in _CASTS and not wide)
+    piece.rounding = {id(node) for node in casts if types.type_of(node.outputs[0]).dtype in HALF}
     counts = loop_counts(sides)
     piece.trips = {f"{piece.prefix}k{n}": array_of(c) for n, c in enumerate(sides.constants) if id(c) in counts}
     return piece
@@ -204,7 +209,8 @@ def _add_side(piece: Piece, side: int, made: Assembly) -> None:
     sides, graph = piece.sides, made.model.graph
     names = sides.names[side]
     for number, image in enumerate(sides.after if side else sides.before):
-        graph.node.append(_node(piece, image, names, f"{piece.prefix}{'ba'[side]}n{number}"))
+        node = _node(piece, image, names, f"{piece.prefix}{'ba'[side]}n{number}")
+        graph.node.extend(_rounded(node) if id(image.node) in piece.rounding else [node])
     listed = set(made.outputs)
     for pair, wanted, cast in zip(sides.region.outputs, piece.outputs, piece.casts, strict=True):
         made_by_node, name = piece.prefix + names[id(pair[side])], wanted[side]
@@ -216,6 +222,14 @@ def _add_side(piece: Piece, side: int, made: Assembly) -> None:
             listed.add(name)
             made.outputs.append(name)
             graph.output.append(ValueInfoProto(name=name))
+
+
+def _rounded(cast: NodeProto) -> list[NodeProto]:
+    """A Cast to half precision with an Identity behind it: else ONNX Runtime, which computes half precision in float32
+    where it has no kernel, hands the number on as it was before the Cast."""
+    name = cast.output[0]
+    cast.output[0] = f"{name}~half"
+    return [cast, helper.make_node("Identity", [cast.output[0]], [name])]
 
 
 def _node(piece: Piece, image: NodeImage, names: dict[int, str], label: str) -> NodeProto:

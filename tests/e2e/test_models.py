@@ -113,3 +113,30 @@ def test_no_batch_normalization_is_left_behind_a_linear_operator(name: str, mode
     entry, path = entry_of(name, models)
     assert norms_behind(onnx.load(path))
     assert norms_behind(optimize(path, data(entry)).proto) == []
+
+
+QUANTISED = (
+    "QLinearConv",
+    "QLinearAdd",
+    "QGemm",
+    "MatMulInteger",
+    "ConvInteger",
+    "DynamicQuantizeLinear",
+    "QuantizeLinear",
+)
+
+
+@pytest.mark.parametrize("name", names("mobilenet_v1_qoperator", "bert_tiny_dynquant"))
+def test_quantised_models_stay_quantised(name: str, models: Path) -> None:
+    """As many quantised operators, and the weights that they read byte by byte."""
+    entry, path = entry_of(name, models)
+    before, after = onnx.load(path), optimize(path, data(entry)).proto
+    counts = [{op: n for op, n in operators(m).items() if op in QUANTISED} for m in (before, after)]
+    assert counts[0] == counts[1] and sum(counts[0].values()) > 10
+    weights = [_quantised_weights(m) for m in (before, after)]
+    assert weights[0] == weights[1] and len(weights[0]) > 10
+
+
+def _quantised_weights(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    read = {name for node in model.graph.node if node.op_type in QUANTISED for name in node.input}
+    return {t.name: t for t in model.graph.initializer if t.name in read and len(t.dims) > 1}

@@ -78,6 +78,48 @@ def test_what_graphsurgeon_would_lose() -> None:
     same_but(proto)
 
 
+def annotated() -> onnx.ModelProto:
+    """Metadata, documentation and an overload name on every level that has a place for them."""
+    proto = model(
+        """g (bool c, float[2] x) => (float[2] y) {
+            [n] a = Relu(x) b = Add(a, k)
+            [i] y = If(c)<then_branch = t () => (float[2] r) { [deep] r = Exp(b) },
+                          else_branch = f () => (float[2] s) { s = Abs(b) }>
+        }""",
+        opset=18, ir=10, k=floats(2),
+    )  # fmt: skip
+    function = proto.functions.add(name="F", domain="pkg", input=["x"], output=["y"], overload="one", doc_string="f")
+    function.opset_import.add(domain="", version=18)
+    function.node.add(op_type="Neg", input=["x"], output=["y"], doc_string="in f")
+    called = proto.graph.node.add(op_type="F", domain="pkg", overload="one", input=["y"], output=["z"])
+    proto.opset_import.add(domain="pkg", version=1)
+    proto.graph.output.add().CopyFrom(proto.graph.output[0])
+    proto.graph.output[1].name = "z"
+    body = proto.graph.node[2].attribute[0].g
+    held: list[Any] = [
+        proto, proto.graph, *proto.graph.node, *proto.graph.input, *proto.graph.output, *proto.graph.initializer,
+        function, *function.node, body, *body.node, *body.output, called,
+    ]  # fmt: skip
+    for number, message in enumerate(held):
+        message.doc_string = f"doc {number}"
+        message.metadata_props.add(key="place", value=str(number))
+    return proto
+
+
+def test_metadata_and_documentation_on_every_level() -> None:
+    same_but(annotated())
+
+
+@pytest.mark.parametrize("verify", ["strict", "off"])
+def test_what_the_pipeline_leaves_keeps_its_metadata(verify: str) -> None:
+    proto = annotated()
+    found = sp.optimize(proto, verify=verify).proto
+    found.graph.ClearField("value_info")
+    for body in (a.g for a in found.graph.node[2].attribute):
+        body.ClearField("value_info")
+    assert str(found).splitlines() == str(proto).splitlines()
+
+
 def test_quantization_annotations_keep_their_tensors() -> None:
     proto = model("g (float[N] x) => (float[N] y) { y = Relu(x) }", scale=np.float32(0.5), zero=np.int8(0))
     annotation = proto.graph.quantization_annotation.add(tensor_name="y")
@@ -213,3 +255,52 @@ def test_two_initializers_of_one_name() -> None:
     proto.graph.initializer.add().CopyFrom(proto.graph.initializer[0])
     with pytest.raises(ModelError, match="the model: tensor 'k' is defined twice in one graph"):
         import_model(proto)
+
+
+def test_initializers_that_nothing_reads() -> None:
+    """They stay, in their places, until Cleanup takes them out; new tensors have other names meanwhile."""
+    proto = model("g (float[2] x) => (float[2] y) { a = Add(x, k) y = Mul(a, l) }", unread=floats(3), k=floats(2))
+    for name in ("l", "y.value"):
+        proto.graph.initializer.append(numpy_helper.from_array(floats(2), name))
+    same_but(proto)
+    same_but(nested_unread())
+    assert [t.name for t in sp.Pipeline(sp.Duplicates()).run(proto).proto.graph.initializer] == [
+        "unread",
+        "k",
+        "l",
+        "y.value",
+    ]
+    assert [t.name for t in sp.Pipeline(sp.Cleanup()).run(proto).proto.graph.initializer] == ["k", "l"]
+
+
+def nested_unread() -> onnx.ModelProto:
+    proto = model(
+        """g (bool c, float[2] x) => (float[2] y) {
+            y = If(c)<then_branch = t () => (float[2] r) { r = Add(x, k) }, else_branch = f () => (float[2] k) { }>
+        }""",
+        k=floats(2),
+    )
+    then, other = (attribute.g for attribute in proto.graph.node[0].attribute)
+    then.initializer.append(numpy_helper.from_array(floats(2), "inner"))
+    other.initializer.append(numpy_helper.from_array(floats(2), "other"))
+    return proto
+
+
+def test_a_new_constant_has_another_name_than_an_initializer_that_nothing_reads() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { a = Add(x, k) y = Add(a, l) }", k=floats(2), l=floats(2, seed=1))
+    (new,) = (t.name for t in sp.optimize(proto).proto.graph.initializer)
+    proto.graph.initializer.append(numpy_helper.from_array(floats(2), new))
+    found = sp.Pipeline(sp.Rewrite()).run(proto)
+    assert [t.name for t in found.proto.graph.initializer] == [new, f"{new}_1"]
+    assert found.check.status == "equal" and found.checker_error == ""
+
+
+def test_a_tensor_without_a_name_keeps_having_none() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { k = Constant<value = float[2] {1.0, 2.0}>() y = Add(x, k) }")
+    proto.graph.node[0].attribute[0].t.ClearField("name")
+    assert not round_trip(proto).graph.node[0].attribute[0].t.HasField("name")
+
+
+def test_a_raised_ir_version_is_said() -> None:
+    proto = model("g (float[2] x, float[2] k) => (float[2] y) { y = Add(x, k) }", ir=3, k=floats(2))
+    assert sp.optimize(proto).notes == ["IR version 3 is raised to 4, from which on weights need not be inputs"]

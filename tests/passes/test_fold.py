@@ -224,3 +224,48 @@ def test_what_the_runtime_hands_out_in_another_type_is_left() -> None:
     result = Pipeline(Fold()).run(proto, registry=Registry())
     onnx.checker.check_model(result.proto, full_check=True)
     assert nodes(result) == ["Cast"]
+
+
+def test_a_known_if_is_checked_with_what_its_branches_capture() -> None:
+    """The captured values are known by the type of x alone: they are computed in the region, not made up."""
+    proto = model(
+        """g (float[N] x) => (float[N] y) {
+            zero = CastLike(i, x) one = CastLike(j, x)
+            z = If(c)<then_branch = t () => (float r) { r = Sub(zero, one) },
+                      else_branch = f () => (float s) { s = Neg(one) }>
+            y = Mul(x, z)
+        }""",
+        i=np.int64(0), j=np.int64(1), c=np.array(True),
+    )  # fmt: skip
+    result = fold(proto)
+    assert [d.status for d in result.decisions if d.status == "undone"] == []
+    assert nodes(result) == ["Mul"]
+    assert numpy_helper.to_array(result.proto.graph.initializer[0]) == -1
+
+
+def test_a_known_if_is_checked_with_its_branches_as_they_are_by_then() -> None:
+    """The Constant in the branch is an initializer of that name by the time the If goes."""
+    proto = model(
+        """g (float[N] x) => (float[N] y) {
+            one = CastLike(j, x)
+            z = If(c)<then_branch = t () => (float r) { k = Constant<value_float = 3.0>() r = Sub(one, k) },
+                      else_branch = f () => (float s) { s = Neg(one) }>
+            y = Mul(x, z)
+        }""",
+        j=np.int64(1), c=np.array(True),
+    )  # fmt: skip
+    result = fold(proto)
+    assert [(d.root, d.reason) for d in result.decisions if d.status == "undone"] == []
+    assert numpy_helper.to_array(result.proto.graph.initializer[0]) == -2
+
+
+@pytest.mark.parametrize(("opset", "left"), [(13, ["If"]), (14, ["SequenceConstruct", "Identity"])])
+def test_a_known_if_of_a_sequence_is_inlined_where_an_identity_takes_one(opset: int, left: list[str]) -> None:
+    text = """g (float[2] x) => (seq(float[2]) y) {
+        y = If(c)<then_branch = t () => (seq(float[2]) r) { r = SequenceConstruct(x) },
+                  else_branch = f () => (seq(float[2]) s) { s = SequenceEmpty() }>
+    }"""
+    result = Pipeline().run(model(text, opset=opset, ir=7, c=np.array(True)))
+    assert operators(result.proto) == left
+    assert result.undone == [] and result.check.status == "equal"
+    onnx.checker.check_model(result.proto, full_check=True)

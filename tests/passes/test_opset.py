@@ -316,6 +316,20 @@ def test_what_the_converter_misreads_holds_the_opset(kind: str, node: str, old: 
     assert node.partition("<")[0].partition("(")[0] in found.reason
 
 
+def test_a_scan_over_batches_holds_the_opset() -> None:
+    """Scan of opset 8 has a batch axis in front and lengths as its first input; from 9 on it has neither."""
+    proto = model(
+        """g (float[1,2] s, float[1,3,2] x) => (float[1,2] y, float[1,3,2] z) {
+            y, z = Scan<num_scan_inputs = 1, body = b (float[2] p, float[2] q) => (float[2] r, float[2] t) {
+                r = Add(p, q) t = Identity(r)
+            }>(, s, x)
+        }""",
+        opset=8,
+    )
+    found = of(sp.optimize(proto, opset=13, verify="off"))
+    assert found.status == "declined" and "Scan 'y' means something else from opset 9 on" in found.reason
+
+
 @pytest.mark.parametrize(
     ("kind", "node", "old", "new"),
     [

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import defs
 
 from surgeon_passes.patterns import npu_attention as family
 
@@ -88,6 +89,14 @@ def test_decompose_attention_declines_types_and_sizes() -> None:
     assert_declines(rule, "it keeps keys and values", "Attention", {**qkv(2, 2, 3, 5, 4), **past}, 23)
     dims = {"q": ["B", 2, "T", "D"]}
     assert_declines(rule, "the size of a head is unknown", "Attention", qkv(2, 2, 3, 5, 4), 23, dims)
+
+
+@pytest.mark.skipif(defs.onnx_opset_version() < 25, reason="windows came with opset 25")
+@pytest.mark.parametrize("window", [{"left_window_size": 0}, {"right_window_size": 1}])
+def test_decompose_attention_declines_windows(window: dict[str, int]) -> None:
+    rule, feeds = family.decompose_attention, qkv(2, 2, 3, 5, 4)
+    assert_declines(rule, "the keys of a window", "Attention", feeds, 25, **window)
+    assert_decomposes(rule, "Attention", feeds, 25, left_window_size=-1, right_window_size=-1)
 
 
 def test_decompose_attention_at_the_scale_that_is_given() -> None:

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import defs
 
 from surgeon_passes.patterns import npu_indexing as family
 
@@ -129,12 +130,16 @@ def test_decompose_depth_to_space_of_any_size(b: int, c: int, h: int, w: int, mo
 
 
 @property_of("decompose_space_to_depth")
-@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
+@given(
+    st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.sampled_from([None, "DCR", "CRD"])
+)
 @settings(max_examples=25, deadline=None)
-def test_decompose_space_to_depth_of_any_size(b: int, c: int, h: int, w: int) -> None:
+def test_decompose_space_to_depth_of_any_size(b: int, c: int, h: int, w: int, mode: str | None) -> None:
+    """Opset 28 has the mode; ONNX Runtime takes it for DepthToSpace only, so that the reference says what is right."""
     x = array(0, [2, c, h * b, w * b], np.float32)
     rule = family.decompose_space_to_depth
-    assert_decomposes(rule, "SpaceToDepth", {"x": x}, 13, {"x": ["N", *x.shape[1:]]}, True, blocksize=b)
+    opset, attrs = (13, {}) if mode is None or defs.onnx_opset_version() < 28 else (28, {"mode": mode})
+    assert_decomposes(rule, "SpaceToDepth", {"x": x}, opset, {"x": ["N", *x.shape[1:]]}, True, blocksize=b, **attrs)
 
 
 @declines("decompose_depth_to_space", "decompose_space_to_depth")

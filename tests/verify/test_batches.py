@@ -356,6 +356,22 @@ def test_half_precision_without_new_constants_is_held_to_the_float_bound() -> No
     assert verdict(near, types).status == "refuted"
 
 
+@pytest.mark.parametrize("cast", ["Cast<to: int = 10>(f)", "CastLike(f, x)"])
+def test_a_cast_to_half_precision_rounds(cast: str) -> None:
+    """ONNX Runtime computes the product in float32, and by itself would go on with f as it was before the Cast."""
+    types = typed(x=(TensorProto.FLOAT16, [64]), f=(1, []), h=(10, []), y=(10, [64]), y2=(10, [64]))
+    f = np.float32(0.59460354)
+    before = f"h = {cast}\ny = Mul(x, h)"
+
+    def of(value: np.ndarray) -> Region:
+        constants = {"f": f, "k": value}
+        return region(before, "y2 = Mul(x, k)", constants=constants, exactness=Exactness.EXACT)
+
+    found = verdict(of(np.float16(f)), types)
+    assert found.status == "verified", found
+    assert verdict(of(np.nextafter(np.float16(f), np.float16(1))), types).status == "refuted"
+
+
 @pytest.mark.parametrize(("root", "status"), [(2**0.5, "verified"), (1.5, "refuted")])
 def test_a_half_constant_that_goes_was_rounded(root: float, status: str) -> None:
     """float16 has the root of 2 to 1e-4; what is written out with it differs from Gelu by as much."""
