@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon_passes.authoring.slots import ODD, Slot, Unfit
@@ -169,8 +168,3 @@ ALWAYS: dict[str, tuple[str, ...]] = {
 }
 BEFORE_OPERANDS = frozenset({"DepthToSpace", "SpaceToDepth", "Einsum", "LSTM", "GRU", "RNN"})
 """Operators whose first operand follows from their attributes."""
-
-
-def arrays_alike(a: Any, b: Any) -> bool:
-    """Whether two attribute values are equal."""
-    return bool(np.array_equal(np.asarray(a), np.asarray(b)))

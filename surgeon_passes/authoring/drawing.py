@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper, shape_inference
+from onnx import helper, numpy_helper, shape_inference
 
 from surgeon_passes.authoring import operands as makers
 from surgeon_passes.authoring.slots import Array, Slot, Tensor, Unfit
@@ -303,6 +303,3 @@ def _ranks(pattern: Pattern, rng: np.random.Generator) -> tuple[int, ...]:
         if "Gemm" in names or "FusedGemm" in names:
             return (2, 2, 3) if "Reshape" in names else (2,)
     return (4, 3, 2, 4, 3, 2, 1, 0, 5)
-
-
-__all__ = ["Draft", "TensorProto", "is_runnable"]

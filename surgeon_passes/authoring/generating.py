@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from surgeon_passes.authoring import attributes
 from surgeon_passes.authoring.choices import LEAVES, Choice, Tally, swaps
@@ -371,11 +370,3 @@ def _tensors(bound: Any) -> list[Tensor]:
     if isinstance(bound, Tensor):
         return [bound]
     return list(bound or ())
-
-
-def newest_opset() -> int:
-    """The newest opset of ai.onnx that both onnx and ONNX Runtime are done with."""
-    return min(24, onnx.defs.onnx_opset_version())
-
-
-__all__ = ["Generated", "Generator", "helper", "newest_opset"]

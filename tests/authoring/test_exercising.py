@@ -10,6 +10,7 @@ import pytest
 
 import surgeon_passes as sp
 from surgeon_passes.authoring.exercising import Exercise, exercise
+from surgeon_passes.report.exercises import render
 from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.rule import Decline, Replacement, Rule
 
@@ -127,6 +128,12 @@ def test_a_custom_operator_with_a_body_is_run() -> None:
     assert right.passed and right.rewritten > 8 and right.verdict == "verified"
     wrong = try_rule("y = Mul(x, Sigmoid(x))", "y = my.domain.Swish(x)", reference=body.replace("Mul", "Add"))
     assert wrong.faults["different"] == wrong.rewritten > 8
+
+
+def test_a_custom_operator_without_a_body_is_not_compared() -> None:
+    found = try_rule("y = Mul(x, Sigmoid(x))", "y = my.domain.Swish(x)")
+    assert found.uncompared == "my.domain.Swish" and found.passed and found.rewritten > 8
+    assert "not compared: ONNX Runtime does not know my.domain.Swish; give the rule a reference" in render([found])
 
 
 @pytest.mark.parametrize(
