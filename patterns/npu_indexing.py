@@ -173,7 +173,7 @@ def decompose_depth_to_space(m: Match) -> Replacement:
         DCR: [N, b, b, C, H, W] -> [N, C, H, b, W, b];  CRD: [N, C, b, b, H, W] -> the same
 
     Declines when
-        sizes behind the first are unknown.
+        sizes behind the first are unknown, or one is 0.
 
     Example
         before:
@@ -218,7 +218,7 @@ def decompose_space_to_depth(m: Match) -> Replacement:
         [N, C, H, b, W, b] -> DCR: [N, b, b, C, H, W];  CRD: [N, C, b, b, H, W]
 
     Declines when
-        sizes behind the first are unknown.
+        sizes behind the first are unknown, or one is 0.
 
     Example
         before:
@@ -242,10 +242,12 @@ def decompose_space_to_depth(m: Match) -> Replacement:
 
 
 def _image(m: Match) -> tuple[int, int, int]:
-    """Channels, height and width. Raises Decline where one is unknown."""
+    """Channels, height and width. Raises Decline where one is unknown, or 0: a Reshape reads that as "as it is"."""
     shape = m.x.shape
     if shape is None or len(shape) != 4 or not all(isinstance(d, int) for d in shape[1:]):
         raise Decline(f"sizes of '{m.x.name}' behind the first are unknown")
+    if 0 in shape:
+        raise Decline(f"'{m.x.name}' has no elements")
     return shape[1], shape[2], shape[3]
 
 

@@ -110,16 +110,24 @@ class Operator:
     def _function(self) -> onnx.FunctionProto | None:
         if self.reference is None:
             return None
-        import onnx.parser
-
         try:
-            found = onnx.parser.parse_function(self.reference)
-        except onnx.parser.ParseError as error:
-            reason = " ".join(str(error).split())
-            raise OperatorError(f"operator {self.name}: reference is no ONNX function in text form: {reason}") from None
+            found = function_of(self.reference)
+        except ValueError as error:
+            raise OperatorError(f"operator {self.name}: {error}") from None
         if (found.domain, found.name) != (self.domain, self.op):
             raise OperatorError(f"operator {self.name}: its reference defines {found.domain}.{found.name}")
         return found
+
+
+def function_of(reference: str) -> onnx.FunctionProto:
+    """A function from ONNX text. Raises ValueError with the parser's reason."""
+    import onnx.parser
+
+    try:
+        return onnx.parser.parse_function(reference)
+    except onnx.parser.ParseError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"reference is no ONNX function in text form: {reason}") from None
 
 
 def register(operator: Operator, source: str = "this script") -> None:

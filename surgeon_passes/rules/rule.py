@@ -124,13 +124,12 @@ class Rule:
         """``reference`` as a FunctionProto, None where there is none. Raises RuleError where it is no ONNX function."""
         if self.reference is None:
             return None
-        import onnx.parser
+        from surgeon_passes.ops.custom import function_of
 
         try:
-            found = onnx.parser.parse_function(self.reference)
-        except onnx.parser.ParseError as error:
-            reason = " ".join(str(error).split())
-            raise RuleError(f"{self.name}: reference is no ONNX function in text form: {reason}") from None
+            found = function_of(self.reference)
+        except ValueError as error:
+            raise RuleError(f"{self.name}: {error}") from None
         emitted = {op for rewrite in self.rewrites.values() for op in emitted_operators(rewrite)}
         if OpId(found.domain, found.name) not in emitted:
             named = f"{found.domain}.{found.name}" if found.domain else f"{found.name} of no domain"

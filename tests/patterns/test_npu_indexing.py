@@ -150,6 +150,16 @@ def test_decompose_depth_to_space_and_back_decline_open_sizes() -> None:
     assert_declines(family.decompose_space_to_depth, says, "SpaceToDepth", feeds, 13, dims, blocksize=2)
 
 
+@declines("decompose_depth_to_space", "decompose_space_to_depth")
+def test_images_without_elements_stay() -> None:
+    feeds, dims = {"x": np.zeros([1, 4, 0, 4], np.float32)}, {"x": ["N", 4, 0, 4]}
+    for rule, op in (
+        (family.decompose_depth_to_space, "DepthToSpace"),
+        (family.decompose_space_to_depth, "SpaceToDepth"),
+    ):
+        assert_declines(rule, "has no elements", op, feeds, 13, dims, blocksize=2)
+
+
 @property_of("decompose_trilu")
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(-6, 6), st.booleans(), st.booleans(), DTYPES)
 @settings(max_examples=30, deadline=None)
