@@ -309,7 +309,7 @@ def test_a_difference_of_other_channels_stays() -> None:
 def test_a_difference_of_what_a_constant_gives_stays() -> None:
     b = Builder()
     x = b.random(1, 4, 3)
-    model = b.model(b.node("Sub", b.conv(x, 4, 4, [1]), b.node("Mul", x, b.random(1))))
+    model = b.model(b.node("Sub", b.conv(x, 4, 4, [1]), b.node("Mul", x, b.random(1))), rank=3)
     assert_stays(model, "is constant")
 
 
