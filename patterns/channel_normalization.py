@@ -39,7 +39,7 @@ def fuse_group_normalization(m: Match) -> Replacement:
     Declines when
         the opset is below 21, or x is double (ONNX Runtime computes it in single precision);
         the batch, or the number of channels or groups, is not known to be what it must be;
-        the result has not certainly the shape of x; scale or bias is not finite.
+        the result has not certainly the shape of x; scale or bias is not finite; groups hold one element each.
 
     Example
         before:
@@ -69,6 +69,8 @@ def fuse_group_normalization(m: Match) -> Replacement:
     if not isinstance(channels, int) or not isinstance(groups, int) or channels % groups:
         raise Decline(f"{channels} channels, {groups} groups")
     repeats = channels // groups
+    if repeats == 1 and all(dim == 1 for dim in shape[2:]):
+        raise Decline("its groups hold one element: what is left of that element is rounding")
     scale, bias = (np.repeat(finite(t), repeats) for t in (m.scale, m.bias))
     return Replacement(Scale=scale, Bias=bias, num_groups=groups, epsilon=m.n.attr("epsilon"))
 

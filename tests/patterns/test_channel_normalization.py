@@ -71,6 +71,8 @@ def test_other_groups_stay() -> None:
     n = b.node("InstanceNormalization", r, b.constant(np.ones(2)), b.constant(np.zeros(2)))
     assert_stays(RULES, b.model(b.node("Reshape", n, b.node("Shape", x))), "channels, 2 groups")
     b = Builder(opset=21)
+    assert_stays(RULES, b.model(group_norm(b, b.input("x", [2, 2, 1]), 2, [0, 2, 1])), "its groups hold one element")
+    b = Builder(opset=21)
     n = b.node("GroupNormalization", b.input("x", [2, 4, 4]), b.random(4), b.random(4), num_groups=2)
     assert_stays(RULES, b.model(b.node("Mul", n, b.random(4))), "is not one number a channel")
     b = Builder(opset=21)
