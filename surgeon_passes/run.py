@@ -20,6 +20,7 @@ from surgeon_passes.model.importer import import_function
 from surgeon_passes.model.nested import every_node
 from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.ops.custom import find
+from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
 from surgeon_passes.passes.prepare import Draft
 from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
@@ -349,6 +350,9 @@ def _with_functions(proto: onnx.ModelProto, functions: Iterable[onnx.FunctionPro
     found = onnx.ModelProto()
     found.CopyFrom(proto)
     found.functions.extend(functions)
+    known = {domain_of(entry.domain) for entry in found.opset_import}
+    needed = {domain_of(e.domain): e for f in found.functions for e in f.opset_import}
+    found.opset_import.extend(entry for domain, entry in needed.items() if domain not in known)
     found.ir_version = max(8, found.ir_version)
     return found
 

@@ -52,6 +52,12 @@ def test_its_rules_are_listed_with_the_others(site: Path) -> None:
     assert all(any(line.startswith(name) for line in listed) for name in RULES)
 
 
+def test_its_rules_pass_the_check(site: Path) -> None:
+    out = run(site, "-m", "surgeon_passes", "rules", "check", str(EXAMPLE / "acme_rules.py"), "--graphs", "30")
+    assert [line for line in out.splitlines() if line.endswith(": ok")] == [f"{name}: ok" for name in RULES]
+    assert "not compared" not in out and out.count("verification: verified") == len(RULES)
+
+
 def test_its_rules_are_applied_and_verified(site: Path) -> None:
     *applied, code, status = json.loads(run(site, "-c", USE).splitlines()[-1])
     assert sorted(applied) == sorted([name, "verified"] for name in RULES)

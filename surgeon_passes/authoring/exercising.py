@@ -26,6 +26,7 @@ from surgeon_passes.rules.match import Match
 from surgeon_passes.rules.pattern import OpId
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Replacement, Rule
+from surgeon_passes.run import with_references
 from surgeon_passes.runtime import RuntimeFailure, Session
 
 NEWEST_OPSET = 24
@@ -200,7 +201,8 @@ class _Exerciser:
     def compare(self, model: onnx.ModelProto, result: Result, feeds: tuple[dict[str, Array], ...]) -> bool:
         from surgeon_passes.verify.endcheck import end_check
 
-        whole = _with_reference(result.proto, self.rule)
+        body = self.rule.reference_function()
+        whole = with_references(result.proto, [] if body is None else [body])
         try:
             onnx.checker.check_model(result.proto)
         except onnx.checker.ValidationError as error:
@@ -250,19 +252,6 @@ def _guessed(model: onnx.ModelProto) -> tuple[dict[str, Array], ...]:
         return tuple(generate_feeds(model))
     except SurgeonError:
         return ()
-
-
-def _with_reference(proto: onnx.ModelProto, rule: Rule) -> onnx.ModelProto:
-    """With the body of an emitted custom operator, which ONNX Runtime runs in its place."""
-    function = rule.reference_function()
-    if function is None or any(f.name == function.name and f.domain == function.domain for f in proto.functions):
-        return proto
-    whole = onnx.ModelProto()
-    whole.CopyFrom(proto)
-    whole.functions.append(function)
-    known = {entry.domain for entry in whole.opset_import}
-    whole.opset_import.extend(e for e in [*function.opset_import] if e.domain not in known)
-    return whole
 
 
 __all__ = ["Exercise", "Fault", "exercise"]
