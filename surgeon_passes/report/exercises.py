@@ -43,9 +43,8 @@ def _details(found: Exercise, everything: bool) -> list[str]:
     lines += [f"declined {number}: {reason}" for reason, number in reasons]
     lines += _more(len(found.declined) - len(reasons), "other reasons")
     if found.uncompared:
-        lines.append(
-            f"not compared: ONNX Runtime does not know {found.uncompared}; give reference= to the rule, or tell it by an Operator"
-        )
+        mend = "give reference= to the rule, or tell it by an Operator"
+        lines.append(f"not compared: ONNX Runtime does not know {found.uncompared}; {mend}")
     never = found.never if everything else found.never[:NEVER]
     lines += [f"never matched: {name}" for name in never]
     lines += _more(len(found.never) - len(never), "choices that never matched")

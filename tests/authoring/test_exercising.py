@@ -133,7 +133,7 @@ def test_a_custom_operator_with_a_body_is_run() -> None:
 def test_a_custom_operator_without_a_body_is_not_compared() -> None:
     found = try_rule("y = Mul(x, Sigmoid(x))", "y = my.domain.Swish(x)")
     assert found.uncompared == "my.domain.Swish" and found.passed and found.rewritten > 8
-    assert "not compared: ONNX Runtime does not know my.domain.Swish; give the rule a reference" in render([found])
+    assert "not compared: ONNX Runtime does not know my.domain.Swish; give reference= to the rule" in render([found])
 
 
 @pytest.mark.parametrize(
