@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from surgeon_passes.errors import ModelError
 
 MODEL, RECORD = "model.onnx", "entry.json"
 FORMAT = 1
+ATTEMPTS = 8
 
 
 def default_folder() -> Path:
@@ -63,17 +65,18 @@ class Cache:
         return place / MODEL
 
     def _move(self, made: Path, place: Path, key: str) -> None:
-        try:
-            made.rename(place)
-        except OSError:
+        """Put a whole entry in its place; one that is there and good stands, one that is not is moved away."""
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(OSError):
+                made.rename(place)
+                return
             if self.find(key) is not None:
-                return  # somebody else's, and good
-            damaged = Path(tempfile.mkdtemp(prefix=".", dir=self.folder))
-            try:
-                place.rename(damaged / "entry")
-            finally:
-                shutil.rmtree(damaged, ignore_errors=True)
-            made.rename(place)
+                return  # somebody else's
+            away = Path(tempfile.mkdtemp(prefix=".", dir=self.folder))
+            with contextlib.suppress(OSError):  # others mend it at the same time
+                place.rename(away / "entry")
+            shutil.rmtree(away, ignore_errors=True)
+        made.rename(place)
 
 
 def _digest(path: Path) -> str:

@@ -13,9 +13,10 @@ from surgeon_passes.decisions import Decision
 from surgeon_passes.errors import UsageError, did_you_mean
 from surgeon_passes.index import node_label
 from surgeon_passes.model import import_model
+from surgeon_passes.model.nested import every_node
 from surgeon_passes.passes import Rewrite, State, Verify
 from surgeon_passes.passes.rewrite import MAX_BINDINGS
-from surgeon_passes.pipeline import Pipeline, Source
+from surgeon_passes.pipeline import Pipeline, Source, load
 from surgeon_passes.result import Result
 from surgeon_passes.rules.goals import Miss
 from surgeon_passes.rules.matcher import MAX_NAMED, Matcher
@@ -24,7 +25,7 @@ from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Decline, Rule
 
 STOPPED, DECLINED, APPLIES = "stopped", "declined", "applies"
-MAX_DEPTH = 6
+MAX_DEPTH = 24
 """Readers of readers of a node that may be the root of a pattern in which it stands."""
 
 
@@ -87,7 +88,7 @@ def explain(
     registry = registry or Registry.installed()
     wanted = None if rule is None else _rule(registry, rule)
     pipeline = pipeline or Pipeline()
-    result = pipeline.run(source, registry=registry, verify=verify, **options)
+    result = pipeline.run(load(source), registry=registry, verify=verify, **options)
     state = State(import_model(result.light, result.source, result.weights), registry, Verify("off"))
     decisions = [d for d in result.decided if (rule is None or d.rule == rule) and (node is None or _is_about(d, node))]
     targets = [] if node is None else [n for n in state.index.nodes() if _is_called(n, node)]
@@ -119,8 +120,11 @@ def _is_about(decision: Decision, name: str) -> bool:
 
 
 def _was_there(result: Result, name: str) -> bool:
-    graph = result.original.graph if result.original is not None else None
-    return graph is not None and any(n.name == name for n in graph.node)
+    if result.original is None:
+        return False
+    functions = (n for f in result.original.functions for n in every_node(f.node))
+    nodes = (*every_node(result.original.graph.node), *functions)
+    return any(n.name == name or (not n.name and name in n.output) for n in nodes)
 
 
 def _remarks(

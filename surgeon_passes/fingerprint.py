@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import marshal
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,10 +23,13 @@ import onnx
 
 from surgeon_passes.model.files import all_tensors
 from surgeon_passes.model.weights import Weights
+from surgeon_passes.ops.custom import Operator
+from surgeon_passes.ops.schema import all_custom
 from surgeon_passes.passes.base import Pass
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
 
+_VERSIONED = frozenset({"numpy", "onnx", "onnx_graphsurgeon", "onnxruntime", "surgeon_passes"})
 PACKAGES = ("onnx", "onnx-graphsurgeon", "onnxruntime", "numpy")
 
 
@@ -45,6 +51,7 @@ def of_run(passes: Iterable[Pass], registry: Registry, options: Mapping[str, Any
     parts = [versions(), _own_source()]
     parts += [_plain(step) for step in passes]
     parts += [_plain(rule) for rule in registry]
+    parts += [_of_operator(entry.facts) for _, entry in sorted(all_custom().items())]
     parts += [f"{name}={_plain(value)}" for name, value in sorted(options.items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -66,6 +73,8 @@ def of_data(data: object) -> str:
 def versions() -> str:
     """Of Python, the machine, and the packages that have a part in a result."""
     found = [f"{name} {version(name)}" for name in PACKAGES]
+    with contextlib.suppress(PackageNotFoundError):
+        found.append(f"onnxsim {version('onnxsim')}")
     return ", ".join([f"Python {platform.python_version()}", platform.machine(), *found])
 
 
@@ -117,6 +126,13 @@ def _of_rule(rule: Rule) -> str:
     return " ".join([rule.name, repr(fields.pop("pattern")), repr(dict(fields.pop("rewrites"))), _plain(fields), *code])
 
 
+def _of_operator(operator: Operator) -> str:
+    fields = {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator) if f.init}
+    code = [_of_source(f) + _of_code(f) for f in (fields.pop("shape"), fields.pop("macs")) if f is not None]
+    attributes = {k: v.__name__ if isinstance(v, type) else v for k, v in fields.pop("attributes").items()}
+    return " ".join([_plain(fields), _plain(attributes), *code])
+
+
 def _of_source(thing: Callable[..., Any] | type) -> str:
     """Of the file in which a function or class is written, and of those beside it in a package. Raises NoKey."""
     if getattr(thing, "__closure__", None):
@@ -125,7 +141,43 @@ def _of_source(thing: Callable[..., Any] | type) -> str:
     file = getattr(module, "__file__", None)
     if module is None or file is None:
         raise NoKey(f"{thing!r} is written in no file")
-    return _of_module(module)
+    return " ".join(_of_module(m) for m in _with_imported(module))
+
+
+def _with_imported(module: ModuleType) -> list[ModuleType]:
+    """A module, those that it imports, and so on; what versions tell of is left out."""
+    found: dict[str, ModuleType] = {}
+    todo = [module]
+    while todo:
+        one = todo.pop()
+        if one.__name__ in found or _is_versioned(one):
+            continue
+        found[one.__name__] = one
+        todo += [inner for name in _imported(one) if (inner := sys.modules.get(name)) is not None]
+    return [found[name] for name in sorted(found)]
+
+
+def _imported(module: ModuleType) -> Iterator[str]:
+    """Names of modules that a module's source imports; of ``from a import b`` both ``a`` and ``a.b`` may be one."""
+    try:
+        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise NoKey(f"{module.__name__}: its source cannot be read ({error})") from None
+    package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            name = importlib.util.resolve_name(base, package) if node.level else base
+            yield name
+            yield from (f"{name}.{alias.name}" for alias in node.names)
+
+
+def _is_versioned(module: ModuleType) -> bool:
+    """Whether :func:`versions` and :func:`_own_source` tell of a module's changes, or nothing can."""
+    top = module.__name__.partition(".")[0]
+    return top in sys.stdlib_module_names or top in _VERSIONED or getattr(module, "__file__", None) is None
 
 
 def _of_code(function: Callable[..., Any]) -> str:

@@ -17,6 +17,7 @@ from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.pipeline import Pipeline, Source, load
 from surgeon_passes.result import Result
 from surgeon_passes.rules.rule import Rule
+from surgeon_passes.run import with_references
 from surgeon_passes.selection import Only
 
 if TYPE_CHECKING:
@@ -60,14 +61,16 @@ def verify_against(self: gs.Graph, model: Source, data: object = None, seed: int
     from surgeon_passes.verify import EndCheck, end_check, generate_samples, load_data
 
     source = load(model)
-    original = (source.proto, source.weights) if source.proto is not None else export_light(source)
+    proto, weights = (source.proto, source.weights) if source.proto is not None else export_light(source)
+    original = (with_references(proto), weights)
     shapes: dict[str, Any] = {str(t.name): list(t.shape) for t in self.inputs if t.shape is not None}
     try:
         feeds = load_data(data, original) if data is not None else None
         samples = generate_samples(original, shapes, seed) if feeds is None else []
     except RuntimeFailure as failure:
         return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give data")
-    mine = export_light(model_of_graph(self))
+    light, held = export_light(model_of_graph(self))
+    mine = (with_references(light), held)
     if feeds is not None:
         return end_check(original, mine, feeds)
     return end_check(original, mine, [s.feeds for s in samples], None, [s.outputs for s in samples])

@@ -16,7 +16,7 @@ def onnxsim_rewriter(
     """What onnxsim calls in each of its rounds: gives the rewritten model, or False where no rewrite was applied.
 
     ``options`` are those of :meth:`Pipeline.run` where there is a ``pipeline``, else of :func:`optimize`. What the checks do
-    not show equal is not taken: the model stays as onnxsim has it. Raises SurgeonError for options that do not fit.
+    not show equal is not taken: the model stays as onnxsim has it.
     """
 
     def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | bool:

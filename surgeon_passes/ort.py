@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from surgeon_passes.cache import MODEL, Cache, default_folder
+from surgeon_passes.errors import ModelError, UsageError
 from surgeon_passes.fingerprint import NoKey, of_data, of_model, of_run
 from surgeon_passes.model import Model, Weights, export_light
 from surgeon_passes.model.files import write_proto
@@ -50,6 +52,8 @@ def session(
     model = load(source)
     original = (model.proto, model.weights) if model.proto is not None else export_light(model)
     registry = options.pop("registry", None) or Registry.installed()
+    if pipeline is not None and (shapes or any(name in options for name in _OF_PASSES)):
+        raise UsageError("a pipeline says itself which shapes, rules and sets it has: give them to its passes")
     pipeline = pipeline or _pipeline(shapes, options)
     with tempfile.TemporaryDirectory() as place:
         try:
@@ -59,12 +63,29 @@ def session(
             if store is None or key is None:
                 _write(model, path, pipeline, registry, options)
             else:
-                path = store.find(key) or store.put(key, lambda p: _write(model, p, pipeline, registry, options))
+                path = store.find(key) or _kept(
+                    store, key, path, lambda p: _write(model, p, pipeline, registry, options)
+                )
         except _NotEqual as error:
             warnings.warn(f"{model.source}: the optimised model was not used ({error}); the original is", stacklevel=2)
             write_proto(original[0], path, original[1], model.external)
         libraries = verify.custom_ops if isinstance(verify := options.get("verify"), Verify) else ()
         return _open(path, libraries, sess_options, providers=providers, provider_options=provider_options)
+
+
+def _kept(store: Cache, key: str, place: Path, write: Callable[[Path], None]) -> Path:
+    """The entry that ``write`` makes; where the cache cannot be written, the model in ``place``, with a warning."""
+    write(place)
+    try:
+        return store.put(key, lambda path: _copy(place, path))
+    except ModelError as error:
+        warnings.warn(f"{error}: the optimised model is not kept", stacklevel=4)
+        return place
+
+
+def _copy(place: Path, path: Path) -> None:
+    for file in place.parent.iterdir():
+        shutil.copyfile(file, path.with_name(file.name))
 
 
 class _NotEqual(Exception):

@@ -164,10 +164,11 @@ class Run:
         draft = Draft(self.original, self.verify, check, confined, self.weights)
         for step in steps:
             self.report(step.name)
+            heard = len(draft.decisions)
             step.prepare(draft)
-        for decision in draft.decisions:
-            for observer in self.observers:
-                observer(decision)
+            for decision in draft.decisions[heard:]:
+                for observer in self.observers:
+                    observer(decision)
         if draft.proto is not self.original:
             self.prepared, self.model = draft.proto, None
         return draft
@@ -339,11 +340,18 @@ def with_references(proto: onnx.ModelProto, more: Sequence[onnx.FunctionProto] =
     """The model with the bodies of its custom operators that somebody has told about, or that are among ``more``; itself
     where there are none."""
     own = {(f.domain, f.name) for f in proto.functions}
-    used = {(n.domain, n.op_type) for n in every_node(proto.graph.node) if n.domain} - own
-    told = [o.function for o in (find(*key) for key in sorted(used)) if o is not None and o.function is not None]
-    bodies = {(f.domain, f.name): f for f in (*told, *more)}
-    functions = [body for key, body in bodies.items() if key in used]
-    return _with_functions(proto, functions) if functions else proto
+    given = {(f.domain, f.name): f for f in more}
+    found: dict[tuple[str, str], onnx.FunctionProto] = {}
+    todo = [proto.graph.node, *(f.node for f in proto.functions)]
+    while todo:
+        for node in every_node(todo.pop()):
+            key = (node.domain, node.op_type)
+            known = find(*key) if node.domain else None
+            body = given.get(key) or (known.function if known is not None else None)
+            if body is not None and key not in own and key not in found:
+                found[key] = body
+                todo.append(body.node)
+    return _with_functions(proto, found.values()) if found else proto
 
 
 def _with_functions(proto: onnx.ModelProto, functions: Iterable[onnx.FunctionProto]) -> onnx.ModelProto:

@@ -86,9 +86,12 @@ def assert_rule(rule: Rule, before: Text, after: Text, *, opset: int = OPSET, **
 def assert_declined(rule: Rule, before: Text, reason: str, *, opset: int = OPSET, **options: Any) -> None:
     """That ``rule`` leaves ``before`` as it is, and that ``reason`` is part of what it says somewhere."""
     found = _tried(rule, model(before, opset), options)
-    applied = [d for d in found.result.decided if d.rule == rule.name and d.status == "applied"]
-    if applied:
-        raise AssertionError(f"{rule.name} was applied at {applied[0].root}, where it should say: {reason}")
+    if not reason:
+        raise ValueError("say which reason the rule should give")
+    fired = [d for d in found.result.decided if d.rule == rule.name and d.status in ("applied", "undone")]
+    if fired:
+        what = "applied" if fired[0].status == "applied" else fired[0].verdict
+        raise AssertionError(f"{rule.name} was {what} at {fired[0].root}, where it should say: {reason}")
     said = [*(d.reason for d in found.decisions), *(a.reason for a in found.attempts)]
     if not any(reason in text for text in said):
         raise AssertionError(f"{rule.name} does not say '{reason}':\n{render(found, 3)}")
@@ -190,6 +193,9 @@ def _compared(got: _Maker, wanted: _Maker) -> Iterator[str]:
             if a != b or makers[0] is not makers[1]:
                 yield f"'{a}' stands where '{b}' is expected"
         else:
+            places = list(makers[0].output).index(a), list(makers[1].output).index(b)
+            if places[0] != places[1]:
+                yield f"'{a}' is result {places[0] + 1} of {makers[0].op_type}, '{b}' is result {places[1] + 1}"
             yield from _same_nodes(makers[0], makers[1], got, wanted)
             todo += zip(_operands(makers[0]), _operands(makers[1]), strict=False)
 

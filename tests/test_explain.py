@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_graphsurgeon as gs
 import pytest
 
 import surgeon_passes as sp
@@ -161,6 +162,34 @@ def test_why_a_node_was_not_fused() -> None:
     assert (fold.outcome, fold.reason) == ("declined", "'c' is also used by Relu 'r'")
     of_conv = explain(model(text, **ONES), node="c").attempts
     assert any(a.rule == "fold_batch_norm_into_conv" and a.root == "BatchNormalization 'n'" for a in of_conv)
+
+
+def test_a_question_changes_no_graph() -> None:
+    graph = gs.import_onnx(model("g (float[N] x) => (float[N] y) { [i] a = Identity(x) [r] y = Relu(a) }"))
+    explain(graph, rule="drop_identity")
+    assert [n.op for n in graph.nodes] == ["Identity", "Relu"]
+
+
+def test_roots_are_found_far_behind_a_node() -> None:
+    lines = [f"[n{k}] t{k} = Neg(t{k - 1})" for k in range(1, 12)]
+    text = "g (float[N] t0) => (float[N] y) { " + " ".join(lines) + " y = Abs(t11) }"
+    pattern = "\n".join(["a1 = Neg(x)", *(f"a{k} = Neg(a{k - 1})" for k in range(2, 12)), "y = Abs(a11)"])
+
+    @sp.rule(pattern=pattern, rewrite="y = Abs(x)")
+    def planted(m: sp.Match) -> sp.Replacement:
+        raise sp.Decline("not today")
+
+    found = explain(
+        model(text), node="n1", rule="planted", pipeline=sp.Pipeline(sp.Cleanup()), registry=Registry([planted])
+    )
+    assert [a.reason for a in found.attempts] == ["not today"]
+
+
+def test_nodes_of_branches_that_went_are_known() -> None:
+    text = """g (float[N] x) => (float[N] y) <bool c = {1}> { y = If(c) <
+        then_branch = t () => (float[N] p) { [taken] p = Neg(x) },
+        else_branch = e () => (float[N] q) { [other] q = Abs(x) }> }"""
+    assert explain(model(text), node="other").remarks == ("the result has no node 'other' any more",)
 
 
 def test_a_node_that_was_rewritten_says_by_what() -> None:

@@ -70,6 +70,22 @@ def test_what_a_rule_declines() -> None:
         assert_declined(merge, text, "dtype")
 
 
+def test_a_refuted_rewrite_is_not_declined() -> None:
+    with pytest.raises(AssertionError, match="wrong was refuted at Mul -> 'y', where it should say: error"):
+        assert_declined(wrong, BEFORE, "error")
+    with pytest.raises(ValueError, match="say which reason"):
+        assert_declined(merge, BEFORE, "")
+
+
+def test_results_of_one_node_are_told_apart() -> None:
+    drop = sp.Rule.from_text("drop", "y = Relu(Relu(x))", "y = Relu(x)", exactness="exact")
+    text = "g (float[4] x) => (float[2] y) {{ p, q = Split<axis = 0>(x) r = Relu(p) {} }}"
+    before, after = text.format("y = Relu(r)"), text.replace("r = Relu(p) {}", "y = Relu({})")
+    assert_rule(drop, before, after.format("p"))
+    with pytest.raises(AssertionError, match="'p' is result 1 of Split, 'q' is result 2"):
+        assert_rule(drop, before, after.format("q"))
+
+
 def test_models_are_compared_by_what_they_give() -> None:
     assert_equal_models(BEFORE, AFTER)
     assert_equal_models(BEFORE, AFTER, {"x": np.ones((3, 2), np.float32)})

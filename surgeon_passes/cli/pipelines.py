@@ -91,6 +91,7 @@ class Chosen:
             )
             return Pipeline(*passes, max_iterations=self.max_iterations or MAX_ITERATIONS)
         found = self._given(shapes)
+        _require_use(found, rules)
         found.max_iterations = self.max_iterations or found.max_iterations
         return found
 
@@ -129,6 +130,17 @@ class Chosen:
         for name, (option, mend) in mends.items():
             if getattr(self, name):
                 raise UsageError(f"{option} is for the default pipeline; with -p or --pipeline write {mend} there")
+
+
+def _require_use(pipeline: Pipeline, rules: Sequence[Rule]) -> None:
+    """That each rule of ``--rules`` is run by some pass. Raises UsageError."""
+    from surgeon_passes.passes import Rewrite
+
+    named = {name for step in pipeline.passes if isinstance(step, Rewrite) for name in step.sets}
+    idle = [rule for rule in rules if not named & {rule.name, *rule.sets}]
+    if idle:
+        sets = "+".join(idle[0].sets)
+        raise UsageError(f"--rules: no pass of the pipeline runs {idle[0].name}; name it, as in rewrite{{sets={sets}}}")
 
 
 @click.group(name="pipeline")

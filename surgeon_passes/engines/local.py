@@ -1,4 +1,4 @@
-"""ONNX Runtime in this process: the only module that imports it, and only when a session is made."""
+"""ONNX Runtime in this process, for the checks: imported only when a session is made."""
 
 from __future__ import annotations
 

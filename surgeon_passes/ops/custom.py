@@ -131,16 +131,16 @@ def function_of(reference: str) -> onnx.FunctionProto:
 
 
 def register(operator: Operator, source: str = "this script") -> None:
-    """Make an operator known. Raises OperatorError where another of its name is, naming both sources."""
+    """Make an operator known. What the same source says again takes the place of what it said; raises OperatorError where
+    another source tells of an operator of its name, naming both."""
     held = custom_schema(operator.domain, operator.op)
-    if held is not None and held.facts is not operator:
+    if held is not None and held.source != source:
         raise OperatorError(f"two operators are called '{operator.name}': one from {held.source}, one from {source}")
-    if held is None:
-        add_custom(operator.domain, operator.op, Custom(operator.schema, source, operator))
-        if operator.shape is not None:
-            from surgeon_passes.values.registry import shape_of
+    if held is None or held.facts is not operator:
+        from surgeon_passes.values.registry import replace_shape
 
-            shape_of(operator.name)(operator.shape)
+        add_custom(operator.domain, operator.op, Custom(operator.schema, source, operator))
+        replace_shape(operator.name, operator.shape)
 
 
 def find(domain: str | None, op: str) -> Operator | None:

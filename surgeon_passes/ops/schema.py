@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -51,6 +51,11 @@ def forgotten_by(forget: Callable[[], object]) -> None:
 
 def custom_schema(domain: str, op: str) -> Custom | None:
     return _CUSTOM.get((domain, op))
+
+
+def all_custom() -> Mapping[tuple[str, str], Custom]:
+    """What is known of custom operators, by domain and name."""
+    return _CUSTOM
 
 
 def add_custom(domain: str, op: str, entry: Custom) -> None:

@@ -54,8 +54,18 @@ def _parsed(name: str, options: str | None, shapes: Mapping[str, Shape] | None) 
 
 def _types(kind: type[Pass]) -> dict[str, Any]:
     """Types of the options, by name, as far as they can be told."""
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    try:
+        hints = get_type_hints(kind)
+    except NameError:  # a name that only type checkers see
+        hints = {}
+    return {field.name: _without_none(hints.get(field.name)) for field in dataclasses.fields(kind)}
+
+
+def _without_none(wanted: Any) -> Any:
+    """``int`` of ``int | None``."""
+    others = [part for part in getattr(wanted, "__args__", ()) if part is not type(None)]
+    is_optional = type(None) in getattr(wanted, "__args__", ())
+    return others[0] if is_optional and len(others) == 1 else wanted
 
 
 def _read(name: str, option: str, text: str, wanted: Any) -> Any:
@@ -70,7 +80,8 @@ def _read(name: str, option: str, text: str, wanted: Any) -> Any:
         except ValueError:
             raise UsageError(f"pass {name}: {option} is '{text}', not a number") from None
     if getattr(wanted, "__origin__", None) is tuple:
-        return [part.strip() for part in text.split("+") if part.strip()]
+        parts = [part.strip() for part in text.split("+") if part.strip()]
+        return [_read(name, option, part, wanted.__args__[0]) for part in parts]
     if option == "shapes":
         raise UsageError(f"pass {name}: shapes are given by -i, or in a pipeline file")
     return text
@@ -84,7 +95,7 @@ def make_pass(name: str, options: Mapping[str, Any]) -> Pass:
         if option not in known or (kind is Rewrite and option == "rules"):
             has = ", ".join(o for o in known if not (kind is Rewrite and o == "rules")) or "none"
             raise UsageError(f"pass {name} has no option '{option}'{did_you_mean(option, known)} (its options: {has})")
-        _check(name, option, value, _types(kind)[option])
+        _check(name, option, value, _types(kind).get(option))
     try:
         return kind.of(**options)
     except (TypeError, ValueError) as error:
@@ -98,6 +109,11 @@ def _check(name: str, option: str, value: Any, wanted: Any) -> None:
         raise UsageError(f"pass {name}: {option} is {value!r}, not a list")
     if getattr(wanted, "__origin__", None) is Mapping and not isinstance(value, Mapping):
         raise UsageError(f"pass {name}: {option} is {value!r}, not a table")
+    if is_tuple:
+        for item in value:
+            _check(name, option, item, wanted.__args__[0])
+    if wanted is float and type(value) not in (int, float):
+        raise UsageError(f"pass {name}: {option} is {value!r}, not a number")
     if wanted in (bool, int, str) and type(value) is not wanted:
         raise UsageError(f"pass {name}: {option} is {value!r}, not {_WORDS[wanted]}")
 
@@ -115,11 +131,19 @@ def as_options(step: Pass) -> dict[str, Any]:
                 names = ", ".join(rule.name for rule in value)
                 raise UsageError(f"rules cannot be written to a file: name them in sets ({names}) and give --rules")
             continue
-        found[field.name] = _plain(value)
+        if value is not None:
+            found[field.name] = _plain(value)
     return found
 
 
 def _plain(value: Any) -> Any:
+    """Raises UsageError for what TOML has no form for."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+        if not all(isinstance(key, str) for key in value):
+            raise UsageError(f"{dict(value)!r} cannot be written to a file: its names are no text")
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if not isinstance(value, (str, int, float)):
+        raise UsageError(f"{value!r} cannot be written to a file")
+    return value

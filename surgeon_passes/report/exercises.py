@@ -32,6 +32,8 @@ def _verdict(found: Exercise) -> str:
         return f"FAILED, {', '.join(f'{number} {kind}' for kind, number in found.faults.items())}"
     if not found.fired:
         return "FAILED, it never fired"
+    if not found.equal:
+        return "fired, not compared" if found.uncompared else "FAILED, no result could be compared"
     return "ok" if found.rewritten else "ok, by its example alone"
 
 
@@ -45,6 +47,7 @@ def _details(found: Exercise, everything: bool) -> list[str]:
     if found.uncompared:
         mend = "give reference= to the rule, or tell it by an Operator"
         lines.append(f"not compared: ONNX Runtime does not know {found.uncompared}; {mend}")
+    lines += [f"not compared {number}: {reason}" for reason, number in found.unequal.most_common(REASONS)]
     never = found.never if everything else found.never[:NEVER]
     lines += [f"never matched: {name}" for name in never]
     lines += _more(len(found.never) - len(never), "choices that never matched")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -132,7 +134,7 @@ def _package(entry: EntryPoint) -> str:
 
 
 def _run(path: Path) -> ModuleType:
-    name = f"surgeon_passes_rules_{abs(hash(str(path.resolve())))}.{path.stem}"
+    name = f"surgeon_passes_rules_{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: is not a Python file")

@@ -72,6 +72,14 @@ def shape_of(
     return register
 
 
+def replace_shape(op: str, function: ShapeFunction | None) -> None:
+    """As :func:`shape_of`, in the place of what was registered; None takes that away."""
+    _SHAPES.pop(op, None)
+    shape_entry.cache_clear()
+    if function is not None:
+        shape_of(op)(function)
+
+
 @lru_cache(maxsize=4096)
 def value_entry(op: str, opset: int) -> Entry | None:
     return next((e for e in _VALUES.get(op, ()) if e.covers(opset)), None)

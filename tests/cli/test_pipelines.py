@@ -76,5 +76,13 @@ def test_options_that_contradict_each_other_are_refused(
     assert_refused(call, 2, "optimize", model, *options, "-o", "out.onnx", says=says)
 
 
+def test_own_rules_must_be_run_by_some_pass(call: Call, model: str) -> None:
+    rule = "Rule.from_text('mine', 'y = Neg(Neg(x))', 'y = x', sets='own', exactness='exact')"
+    Path("own.py").write_text(f"from surgeon_passes import Rule\n\nMINE = {rule}\n")
+    says = "--rules: no pass of the pipeline runs mine; name it, as in rewrite{sets=own}"
+    assert_refused(call, 2, "optimize", model, "-p", "fold,rewrite", "--rules", "own.py", says=says)
+    assert call("optimize", model, "-p", "fold,rewrite{sets=own}", "--rules", "own.py").code == 0
+
+
 def test_a_pipeline_file_that_is_not_there_is_refused(call: Call, model: str) -> None:
     assert_refused(call, 6, "optimize", model, "--pipeline", "none.toml", says="none.toml: cannot be read")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from surgeon_passes.testing import model
 from tests.cli.conftest import Call, assert_refused
 from tests.cli.conftest import call as call  # noqa: PLC0414
 
-extensions = pytest.importorskip("onnxruntime_extensions")
+if importlib.util.find_spec("onnxruntime_extensions") is None:
+    pytest.skip("onnxruntime-extensions is not installed", allow_module_level=True)
+extensions: Any = importlib.import_module("onnxruntime_extensions")
 LIBRARY = extensions.get_library_path()
 TEXT = """g (float[N,2] x) => (float[N,2] y) {
     i = Identity(x) n, p = ai.onnx.contrib.NegPos(i) r = Relu(n) s = Relu(r) y = Add(s, p)

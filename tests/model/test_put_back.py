@@ -100,6 +100,17 @@ def test_every_method_is_registered() -> None:
     assert graph.verify_against(demo.build()).status == "equal"
 
 
+def test_custom_operators_are_compared_by_what_stands_for_them() -> None:
+    from surgeon_passes import Operator, operators, testing
+
+    body = '<domain: "put.back", opset_import: ["" : 17]> Sw (x) => (y) { s = Sigmoid (x) y = Mul (x, s) }'
+    operators.register(Operator("put.back.Sw", inputs="x", reference=body))
+    proto = testing.model("g (float[N] x) => (float[N] y) { i = Identity(x) y = put.back.Sw(i) }")
+    graph = gs.import_onnx(proto)
+    assert methods.rewrite(graph, "cleanup").check.status == "equal"
+    assert methods.verify_against(graph, proto).status == "equal"
+
+
 def test_a_graph_that_was_spoilt_is_told_from_its_model() -> None:
     graph = gs.import_onnx(source())
     assert methods.verify_against(graph, source()).status == "equal"

@@ -151,6 +151,14 @@ class Own(sp.Pass):
 
 
 @dataclass(frozen=True)
+class Free(Own):
+    name: ClassVar[str] = "free"
+    most: int | None = None
+    sizes: tuple[int, ...] = ()
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
 class Rival(Own):
     name: ClassVar[str] = "fold"
 
@@ -194,6 +202,22 @@ def test_packages_offer_passes_by_the_door_of_the_built_in_ones(monkeypatch: pyt
     found = sp.Pipeline.parse("fold,own{limit=5,labels=a+b}")
     assert found == sp.Pipeline(sp.Fold(), Own(limit=5, labels=("a", "b")))
     assert '# Counts nodes\nname = "own"\nlimit = 5\nlabels = ["a", "b"]' in found.to_toml()
+
+
+def test_options_have_the_types_of_their_fields(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    offer(monkeypatch, _Entry("free", "acme", Free))
+    assert sp.Pipeline.parse("free{most=3,sizes=1+2,share=2}") == sp.Pipeline(Free(most=3, sizes=(1, 2), share=2.0))
+    (tmp_path / "free.toml").write_text(sp.Pipeline(Free()).to_toml())
+    assert sp.Pipeline.from_toml(tmp_path / "free.toml") == sp.Pipeline(Free())
+    for line, says in (
+        ("share = 'x'", "share is 'x', not a number"),
+        ("sizes = ['a']", "sizes is 'a', not a whole number"),
+    ):
+        (tmp_path / "free.toml").write_text(f"[[pass]]\nname = 'free'\n{line}\n")
+        with pytest.raises(sp.UsageError, match=says):
+            sp.Pipeline.from_toml(tmp_path / "free.toml")
+    with pytest.raises(sp.UsageError, match="None cannot be written to a file"):
+        sp.Pipeline(sp.Specialize({"x": [1, None]})).to_toml()  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
