@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.util
-import marshal
 import os
 import platform
 import sys
@@ -16,7 +15,7 @@ from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import onnx
@@ -30,7 +29,7 @@ from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
 
 _VERSIONED = frozenset({"numpy", "onnx", "onnx_graphsurgeon", "onnxruntime", "surgeon_passes"})
-PACKAGES = ("onnx", "onnx-graphsurgeon", "onnxruntime", "numpy")
+PACKAGES = ("onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu", "numpy", "onnxsim")
 
 
 class NoKey(Exception):
@@ -72,9 +71,10 @@ def of_data(data: object) -> str:
 
 def versions() -> str:
     """Of Python, the machine, and the packages that have a part in a result."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    with contextlib.suppress(PackageNotFoundError):
-        found.append(f"onnxsim {version('onnxsim')}")
+    found = []
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found.append(f"{name} {version(name)}")
     return ", ".join([f"Python {platform.python_version()}", platform.machine(), *found])
 
 
@@ -185,10 +185,20 @@ def _of_code(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         raise NoKey(f"{function!r} is no plain function")
-    return hashlib.sha256(marshal.dumps(code)).hexdigest()
+    given = [_plain(function.__defaults__), _plain(function.__kwdefaults__)]
+    return hashlib.sha256("\0".join([_code(code), *given]).encode()).hexdigest()
 
 
-@cache
+def _code(code: CodeType) -> str:
+    """What a function does, as text: marshal's bytes change with who else holds its constants."""
+    constants = [_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
+    return repr((code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants))
+
+
+def _constant(value: Any) -> str:
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
 def _of_module(module: ModuleType) -> str:
     path = Path(str(module.__file__))
     top = sys.modules.get(module.__name__.partition(".")[0])

@@ -142,7 +142,8 @@ class Pipeline:
         only: Only | str | None = None,
         isolate: bool | Isolate = False,
     ) -> Result:
-        """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result.
+        """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result
+        where it is valid and was shown equal (``result.exit_code`` is neither 4 nor 5).
 
         ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
         nodes and tensors that stay as they are; ``only`` is the part that may change. ``isolate`` runs ONNX Runtime in a
@@ -160,7 +161,7 @@ class Pipeline:
             )
             result = run.result()
             result.isolated = isolate is not False
-            if isinstance(source, gs.Graph):
+            if isinstance(source, gs.Graph) and result.exit_code not in (4, 5):
                 put_back(result.graph, source)
                 result.model = model_of_graph(source)  # what it was made of holds no edges any more
         return result

@@ -128,7 +128,6 @@ def with_rules(path: Path, factor: str) -> Registry:
     path.write_text(RULES.format(factor=factor))
     registry = Registry.installed()
     registry.add_path(str(path))
-    fingerprint._of_module.cache_clear()
     return registry
 
 

@@ -220,6 +220,13 @@ def test_a_graph_is_not_given_a_wrong_result() -> None:
     assert [n.op for n in graph.nodes] == ["Abs", "Sigmoid"]
 
 
+def test_a_graph_is_not_given_what_is_not_valid() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { a = Identity(x) b = un.known.Op(a) y = Relu(b) }")
+    graph = gs.import_onnx(proto)  # its domain is not imported
+    assert sp.optimize(graph).exit_code == 4
+    assert [n.op for n in graph.nodes] == ["Identity", "Op", "Relu"]
+
+
 @pytest.mark.usefixtures("gullible")
 def test_without_the_end_check_nobody_notices() -> None:
     result = Pipeline(Rewrite(WRONG)).run(chain("Abs"), verify=Verify(end_check=False), registry=Registry())

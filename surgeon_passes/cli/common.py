@@ -61,8 +61,8 @@ def guarded(action: Callable[[], int], debug: bool) -> int:
             if number == signal.SIGINT:
                 click.echo("interrupted", err=True)
             return 128 + number
-        if isinstance(error, SystemExit):
-            raise
+        if isinstance(error, SystemExit):  # nothing of ours asks for it
+            error = RuleError(f"a rule, a pass or an operator's function ended the process (exit code {error.code})")
         code = _blamed(error)
         if debug:
             traceback.print_exception(error)

@@ -6,6 +6,7 @@ become one, and ONNX Runtime can check what is done around it.
 
 from __future__ import annotations
 
+import operator as operator_module
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,6 +69,22 @@ class Operator:
     def op(self) -> str:
         return self.name.rpartition(".")[2]
 
+    def sizes(self, n: Any) -> list[Any]:
+        """What ``shape`` gives, held against what it may give. Raises OperatorError."""
+        from surgeon_passes.values.symbols import Poly
+
+        assert self.shape is not None
+        found = self.shape(n)
+        try:
+            shapes = [None if s is None else tuple(d if isinstance(d, Poly) else _size(d) for d in s) for s in found]
+        except (TypeError, ValueError):
+            shapes = None
+        if shapes is None or isinstance(found, str):
+            raise OperatorError(
+                f"operator {self.name}: shape gave {found!r}, not one list of sizes (or None) an output"
+            )
+        return shapes
+
     def _schema(self) -> defs.OpSchema:
         attributes = [self._attribute(name, value) for name, value in self.attributes.items()]
         constraint = ("T", [f"tensor({t})" for t in TENSORS], "")
@@ -119,6 +136,16 @@ class Operator:
         return found
 
 
+def _size(dim: Any) -> int | None:
+    """Raises ValueError for what is no size."""
+    if dim is None:
+        return None
+    size = operator_module.index(dim)
+    if isinstance(dim, bool) or not 0 <= size < 1 << 62:
+        raise ValueError(dim)
+    return size
+
+
 def function_of(reference: str) -> onnx.FunctionProto:
     """A function from ONNX text. Raises ValueError with the parser's reason."""
     import onnx.parser
@@ -140,7 +167,7 @@ def register(operator: Operator, source: str = "this script") -> None:
         from surgeon_passes.values.registry import replace_shape
 
         add_custom(operator.domain, operator.op, Custom(operator.schema, source, operator))
-        replace_shape(operator.name, operator.shape)
+        replace_shape(operator.name, None if operator.shape is None else operator.sizes)
 
 
 def find(domain: str | None, op: str) -> Operator | None:

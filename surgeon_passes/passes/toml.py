@@ -46,7 +46,7 @@ def loads(text: str, source: str) -> tuple[list[Pass], int | None]:
     try:
         found = tomllib.loads(text)
         return _passes(found), _iterations(found)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise UsageError(f"{source}: not TOML: {error}") from None
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error

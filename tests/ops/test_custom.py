@@ -184,6 +184,24 @@ def test_what_does_not_fit_together_is_said(make: Any, says: str) -> None:
     assert says in str(error.value)
 
 
+@pytest.mark.parametrize(("gives", "shape"), [((np.int64(3), 4), ["3", "4"]), ((None, 4), None)])
+def test_sizes_that_a_shape_function_gives_are_taken(gives: tuple[Any, ...], shape: list[str] | None) -> None:
+    operators.register(Operator("my.domain.Fix", inputs="x", shape=lambda n: [gives]))
+    proto = model("g (float[N,4] x) => (float[a,b] y) { f = my.domain.Fix(x) y = Neg(f) }")
+    result = sp.optimize(proto, verify="off")
+    infos = [v for v in result.proto.graph.value_info if v.name == "f"]
+    dims = [[str(d.dim_value) for d in v.type.tensor_type.shape.dim] for v in infos]
+    assert dims == ([shape] if shape else [["0", "4"]])
+
+
+@pytest.mark.parametrize("gives", [3, "ab", [[2.5]], [["N"]], [[10**30]], [[-5]], [[True]]])
+def test_what_is_no_shape_is_refused(gives: Any) -> None:
+    operators.register(Operator("my.domain.Fix", inputs="x", shape=lambda n: gives))
+    proto = model("g (float[N,4] x) => (float[a,b] y) { f = my.domain.Fix(x) y = Neg(f) }")
+    with pytest.raises(OperatorError, match=r"operator my\.domain\.Fix: shape gave .*, not one list of sizes"):
+        sp.optimize(proto, verify="off")
+
+
 def test_a_rules_file_may_hold_operators(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text(
