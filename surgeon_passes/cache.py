@@ -22,7 +22,7 @@ def default_folder() -> Path:
     """``SURGEON_CACHE_DIR``, else ``surgeon-passes`` where the user's caches lie (``XDG_CACHE_HOME``, ``~/.cache``)."""
     named = os.environ.get("SURGEON_CACHE_DIR")
     if named:
-        return Path(named)
+        return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "surgeon-passes"
 
 

@@ -76,10 +76,10 @@ def parse_bytes(size: int | str, what: str) -> int:
     """Bytes of 4096, "64KiB", "1MiB", "2GB". Raises UsageError, naming ``what``, for anything else."""
     try:
         found = size if isinstance(size, int) else _parse(size.strip())
-        if found < 0:
+        if found < 0 or isinstance(size, bool):
             raise ValueError(size)
         return found
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, AttributeError):
         raise UsageError(f"{what} is '{size}', not a number of bytes such as 4096, 64KiB or 1MiB") from None
 
 

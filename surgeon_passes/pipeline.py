@@ -55,7 +55,7 @@ class Pipeline:
     """Passes in order. Those that run once come first; the others repeat until nothing changes."""
 
     def __init__(self, *passes: Pass, max_iterations: int = MAX_ITERATIONS) -> None:
-        self.passes = passes or default_passes()
+        self.passes = _checked(passes) or default_passes()
         self.max_iterations = max_iterations
 
     def __eq__(self, other: object) -> bool:
@@ -124,7 +124,7 @@ class Pipeline:
 
     def _with(self, begin: int, end: int, passes: tuple[Pass, ...]) -> Pipeline:
         found = copy.copy(self)
-        found.passes = (*self.passes[:begin], *passes, *self.passes[end:])
+        found.passes = (*self.passes[:begin], *_checked(passes), *self.passes[end:])
         return found
 
     # --- running -----------------------------------------------------------------------------------------------------
@@ -182,6 +182,15 @@ class Pipeline:
         found = copy.copy(self)
         found.passes = tuple(p for p in self.passes if p.name not in skip)
         return found
+
+
+def _checked(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
+    """Raises UsageError for what is no pass."""
+    for step in passes:
+        if not isinstance(step, Pass):
+            kind = step.__name__ if isinstance(step, type) else repr(step)
+            raise UsageError(f"{kind} is no pass; give passes, as in Fold() or Rewrite('shape')")
+    return passes
 
 
 def _names(names: bool | Iterable[str]) -> list[str]:

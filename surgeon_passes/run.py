@@ -14,6 +14,7 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.blocks import find_blocks
 from surgeon_passes.decisions import Decision
 from surgeon_passes.dynamics import find_dynamic
+from surgeon_passes.errors import SurgeonError, UsageError
 from surgeon_passes.model import Model, Weights, export_light, import_model
 from surgeon_passes.model.files import with_weights
 from surgeon_passes.model.importer import import_function
@@ -31,6 +32,7 @@ from surgeon_passes.rules.misses import near_misses
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.selection import Only
 from surgeon_passes.values.dims import never_equal
+from surgeon_passes.watch import within
 
 if TYPE_CHECKING:
     from surgeon_passes.pipeline import Pipeline
@@ -242,7 +244,7 @@ class Run:
     def step(self, step: Pass, state: State) -> bool:
         state.report_progress(step.name, 0, 1)
         held = _interface(state.graph)
-        changed = step.run(state)
+        changed = _run(step, state)
         now = _interface(state.graph)
         if step.once:
             held, now = _without_dims(held), _without_dims(now)
@@ -316,6 +318,19 @@ class Run:
             return None
         made = self.once((), banned, limit=low).state.made
         return made[low - 1] if len(made) >= low else None
+
+
+def _run(step: Pass, state: State) -> bool:
+    """Whether the pass changed anything. Raises UsageError, naming it, where somebody else's fails."""
+    if type(step).__module__.startswith("surgeon_passes."):
+        return step.run(state)
+    try:
+        with within(f"pass {step.name}"):
+            return step.run(state)
+    except SurgeonError:
+        raise
+    except Exception as error:
+        raise UsageError(f"pass {step.name} failed: {type(error).__name__}: {error}") from error
 
 
 def _with_references(state: State) -> gs.Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections import deque
@@ -286,7 +287,7 @@ def _written(value: Any) -> Any:
 
 def write_rule(found: Cut, name: str) -> str:
     """A Python file that defines the rule ``name``. Raises UsageError for what Python cannot call a function."""
-    if not name.isidentifier():
+    if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(f"a rule cannot be called '{name}': it is no Python name")
     pattern = "\n".join(f"        {line}" for line in unparse(found.pattern).splitlines())
     rewrite = "\n".join(f"        {line}" for line in unparse_rewrite(found.rewrite).splitlines())

@@ -17,6 +17,7 @@ from onnx import defs, helper
 
 from surgeon_passes.errors import OperatorError
 from surgeon_passes.ops.schema import STANDARD, Custom, add_custom, custom_schema
+from surgeon_passes.watch import within
 
 if TYPE_CHECKING:
     from surgeon_passes.ops.view import NodeView
@@ -58,6 +59,10 @@ class Operator:
     def __post_init__(self) -> None:
         if not self.domain or self.domain in STANDARD:
             raise OperatorError(f"operator '{self.name}': write domain and name, as in my.domain.{self.op or 'Swish'}")
+        for field_name in ("inputs", "outputs", "reference"):
+            value = getattr(self, field_name)
+            if not isinstance(value, str) and not (field_name == "reference" and value is None):
+                raise OperatorError(f"operator {self.name}: {field_name} is {value!r}, not text")
         object.__setattr__(self, "schema", self._schema())
         object.__setattr__(self, "function", self._function())
 
@@ -74,7 +79,8 @@ class Operator:
         from surgeon_passes.values.symbols import Poly
 
         assert self.shape is not None
-        found = self.shape(n)
+        with within(f"the shape function of operator {self.name}"):
+            found = self.shape(n)
         try:
             shapes = [None if s is None else tuple(d if isinstance(d, Poly) else _size(d) for d in s) for s in found]
         except (TypeError, ValueError):
@@ -99,12 +105,16 @@ class Operator:
         )
 
     def _parameters(self, text: str) -> list[Any]:
-        found = []
+        found: list[Any] = []
         for part in filter(str.strip, text.split(",")):
             matched = _PARAMETER.fullmatch(part)
             if matched is None or (matched[3] and matched[3] not in ("T", *TENSORS)):
                 raise OperatorError(
                     f"operator {self.name}: '{part.strip()}' is no operand; write x, b?, parts... or n: int64"
+                )
+            if found and found[-1].option == Option.Variadic:
+                raise OperatorError(
+                    f"operator {self.name}: '{found[-1].name}...' takes all that is left: it must be the last"
                 )
             option = {"?": Option.Optional, "...": Option.Variadic}.get(matched[2] or "", Option.Single)
             kind = "T" if matched[3] in (None, "T") else f"tensor({matched[3]})"

@@ -42,7 +42,7 @@ class Specialize(Pass):
         for name, wanted in self.shapes.items():
             if name not in inputs:
                 raise UsageError(f"the model has no input '{name}' (its inputs: {', '.join(inputs) or 'none'})")
-            fixed[name] = _resolve(inputs[name], wanted, sizes)
+            fixed[name] = _resolve(inputs[name], _whole(name, wanted), sizes)
         for tensor in state.graph.inputs:
             if isinstance(tensor.shape, (list, tuple)):
                 shape = fixed.get(tensor.name, list(tensor.shape))
@@ -79,6 +79,15 @@ def _resolve(tensor: gs.Variable, wanted: Shape, sizes: dict[str, tuple[int, str
                 )
         shape[place] = size
     return shape
+
+
+def _whole(name: str, wanted: Any) -> Shape:
+    """Raises UsageError for what is neither sizes nor sizes by name."""
+    if isinstance(wanted, str) or not isinstance(wanted, (Mapping, Sequence)):
+        raise UsageError(
+            f"input '{name}': {wanted!r} is no shape; give sizes, as [1, 3, 64], or some by name, as {{N: 1}}"
+        )
+    return wanted
 
 
 def _by_place(tensor: gs.Variable, wanted: Sequence[int], shape: list[Any]) -> dict[int, int]:

@@ -94,7 +94,8 @@ def make_pass(name: str, options: Mapping[str, Any]) -> Pass:
     for option, value in options.items():
         if option not in known or (kind is Rewrite and option == "rules"):
             has = ", ".join(o for o in known if not (kind is Rewrite and o == "rules")) or "none"
-            raise UsageError(f"pass {name} has no option '{option}'{did_you_mean(option, known)} (its options: {has})")
+            near = did_you_mean(option, [o for o in known if o != option])
+            raise UsageError(f"pass {name} has no option '{option}'{near} (its options: {has})")
         _check(name, option, value, _types(kind).get(option))
     try:
         return kind.of(**options)

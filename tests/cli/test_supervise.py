@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from surgeon_passes import demo
+from surgeon_passes.testing import model
 from tests.engines.hostile import crashing, endless
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the command is one process")
@@ -106,6 +107,23 @@ def test_rules_that_hang_crash_or_raise(start: Start, tmp_path: Path, at_load: s
     assert err.startswith(f"error: {says}") and err.count("\n") == 1, err
     assert (code, out) == (134 if "crashed" in says else 2, "")
     assert left(tmp_path) == {"own.py"}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("while True: pass", "the shape function of operator my.domain.Op timed out after 1.5 s"),
+        ("raise SystemExit(0)", "a rule, a pass or an operator's function ended the process (exit code 0)"),
+    ],
+)
+def test_operators_that_hang_or_end_the_process(start: Start, tmp_path: Path, body: str, says: str) -> None:
+    head = "from surgeon_passes import Operator\n\n\ndef shape(n):\n    "
+    (tmp_path / "own.py").write_text(f"{head}{body}\n\n\nOP = Operator('my.domain.Op', inputs='x', shape=shape)\n")
+    onnx.save(model("g (float[N] x) => (float[N] y) { a = my.domain.Op(x) y = Relu(a) }"), tmp_path / "endless.onnx")
+    arguments = ("optimize", "endless.onnx", "--verify", "off", "--rules", "own.py", "-o", "out.onnx")
+    code, out, err = ended(start(*arguments, "--timeout", "1.5"))
+    assert err.startswith(f"error: {says}") and err.count("\n") == 1, err
+    assert (code, out) == (2, "") and left(tmp_path) == {"own.py"}
 
 
 def plain(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +12,7 @@ import pytest
 import surgeon_passes as sp
 from surgeon_passes.passes import registry
 from surgeon_passes.passes.state import State
+from surgeon_passes.testing import model
 from tests.rules.ground import make
 
 EVERYTHING = sp.Pipeline(
@@ -122,6 +124,49 @@ def test_what_is_no_pipeline_file_is_said_with_its_name(text: str, says: str, tm
     with pytest.raises(sp.UsageError) as error:
         sp.Pipeline.from_toml(tmp_path / "own.toml")
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("name = 'specialize'\nshapes = {x = 5}", "input 'x': 5 is no shape; give sizes"),
+        ("name = 'fold'\nmax_bytes = 1.5", "max_bytes is '1.5', not a number of bytes"),
+        ("name = 'fold'\nmax_bytes = true", "max_bytes is 'True', not a number of bytes"),
+        ("name = 'rewrite'\nskip = [1]", "pass rewrite: skip is 1, not text"),
+        ("name = 'inline'\npatterns = [1]", "pass inline: patterns is 1, not text"),
+        ("name = 'rewrite'\nrules = ['x']", "pass rewrite has no option 'rules' (its options"),
+    ],
+)
+def test_values_of_another_kind_are_said(line: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(f"[[pass]]\n{line}\n")
+    with pytest.raises(sp.UsageError) as error:
+        sp.Pipeline.from_toml(tmp_path / "own.toml").run(model("g (float[N] x) => (float[N] y) { y = Relu(x) }"))
+    assert says in str(error.value)
+
+
+def test_nesting_without_end_is_no_toml(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("a = " + "[" * 20_000)
+    with pytest.raises(sp.UsageError, match=r"own\.toml: not TOML"):
+        sp.Pipeline.from_toml(tmp_path / "own.toml")
+
+
+def test_what_is_no_pass_is_refused() -> None:
+    for wrong, says in ((5, "5 is no pass"), (sp.Fold, "Fold is no pass; give passes, as in Fold()")):
+        with pytest.raises(sp.UsageError, match=re.escape(says)):
+            sp.Pipeline(wrong)  # type: ignore[arg-type]
+        with pytest.raises(sp.UsageError, match=re.escape(says)):
+            sp.Pipeline().before("fold", wrong)  # type: ignore[arg-type]
+
+
+def test_a_pass_of_others_that_fails_is_named() -> None:
+    class Broken(sp.Pass):
+        name = "broken"
+
+        def run(self, state: State) -> bool:
+            raise KeyError("gone")
+
+    with pytest.raises(sp.UsageError, match="pass broken failed: KeyError: 'gone'"):
+        sp.Pipeline(Broken()).run(model("g (float[N] x) => (float[N] y) { y = Relu(x) }"))
 
 
 def test_a_missing_file_is_said() -> None:
