@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +74,13 @@ def _onnxsim(_: str | None) -> Call:
 
 def _onnxsim_file(_: str | None) -> FileCall:
     onnxsim: Any = importlib.import_module("onnxsim")
+    writes = "output_path" in inspect.signature(onnxsim.simplify).parameters  # older ones give the model back
 
     def call(source: Path, target: Path) -> None:
-        onnxsim.simplify(str(source), output_path=str(target))
+        if writes:
+            onnxsim.simplify(str(source), output_path=str(target))
+        else:
+            save(onnxsim.simplify(onnx.load(source))[0], target)
 
     return call
 

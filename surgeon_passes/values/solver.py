@@ -19,7 +19,7 @@ from surgeon_passes.errors import ContradictionError, ModelError
 from surgeon_passes.index import GraphIndex, node_label, subgraphs
 from surgeon_passes.model import array_of, onnx_dtype
 from surgeon_passes.ops import NodeView
-from surgeon_passes.ops.schema import MICROSOFT, domain_of
+from surgeon_passes.ops.schema import MICROSOFT, custom_schema, domain_of
 from surgeon_passes.ops.view import CallerAttribute
 from surgeon_passes.region import TensorType
 from surgeon_passes.values import registry
@@ -321,9 +321,10 @@ class Solver:
         rules = dtype_rules(node.op, self.index.opset(node), domain, len(node.outputs))
         if not domain and rules == (None,):
             rules = (written_dtype(node),)
+        is_custom = custom_schema(domain, node.op) is not None  # onnx knows no more of it than its schema says
         found: list[TensorType] = []
         for tensor, shape, rule in zip(node.outputs, own, rules, strict=False):
-            dtype = self._dtype_by(rule, node) if shape is not None and None not in shape else None
+            dtype = self._dtype_by(rule, node) if shape is not None and (is_custom or None not in shape) else None
             if not dtype and tensor.name:
                 return self._with_onnx(node, own)
             found.append(TensorType(dtype, shape))

@@ -20,6 +20,8 @@ Hint = Mapping[int, int]
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 _EQUAL = (1, 2, 4, 8, 16, 32, 64, 96, 128, 224, 256)
 _UNKNOWN = (6, 4, 8, 1, 16, 32)
+_BROADCAST = 4
+"""Names that are 1 in turn, while the others are not."""
 _MAX_ELEMENTS = 1 << 24
 _MANY_ELEMENTS = 1 << 18
 """Of a boundary: from here on named dims are as small as they may be."""
@@ -166,7 +168,7 @@ def _tries(
     named = [s for s in symbols if not s.startswith(ANONYMOUS)]
     guessed = _anonymous(types)
     flat = all(t.shape is not None and len(t.shape) <= 2 for t in types)
-    for sizes in _assignments(named, BATCH if flat else 0):
+    for sizes in _assignments(named, BATCH if flat else 0, _rivals(types)):
         for guess in _UNKNOWN if len(named) < len(symbols) or _has_unknown(types) else (1,):
             full = {**sizes, **held}
             for name, axis in guessed.items():
@@ -234,10 +236,24 @@ def _has_unknown(types: Sequence[TensorType]) -> bool:
     return any(t.shape is None or any(d is None for d in t.shape) for t in types)
 
 
-def _assignments(symbols: Sequence[str], more: int = 0) -> Iterator[dict[str, int]]:
-    """Distinct small sizes in both orders (``more`` larger first), then one for all (and 1 for the first, often a batch).
+def _rivals(types: Sequence[TensorType]) -> list[str]:
+    """Names that stand for the same axis, counted from the end, of different inputs: where both are not 1 they may have to be
+    equal."""
+    found: dict[int, set[str]] = {}
+    for entry in types:
+        for axis, dim in enumerate(reversed(entry.shape or ())):
+            name = _bare(dim)
+            if name is not None and not name.startswith(ANONYMOUS):
+                found.setdefault(axis, set()).add(name)
+    return sorted(set[str]().union(*(names for names in found.values() if len(names) > 1)))
 
-    The first are odd, the second even: windows that step over an axis end elsewhere.
+
+def _assignments(symbols: Sequence[str], more: int = 0, rivals: Sequence[str] = ()) -> Iterator[dict[str, int]]:
+    """Distinct small sizes in both orders (``more`` larger first), then 1 for each of the ``rivals`` in turn, then one for
+    all (and 1 for the first, often a batch).
+
+    The first are odd, the second even: windows that step over an axis end elsewhere. Where distinct sizes do not fit, one of
+    them may have to be 1: what is broadcast shows only there.
     """
     count = len(symbols)
     primes = [_PRIMES[i % len(_PRIMES)] + (i // len(_PRIMES)) for i in range(count)]
@@ -246,6 +262,8 @@ def _assignments(symbols: Sequence[str], more: int = 0) -> Iterator[dict[str, in
         yield {s: p + 2 * more + 1 for s, p in zip(symbols, reversed(primes), strict=True)}
     yield dict(zip(symbols, primes, strict=True))
     yield {s: 2 * p + 4 for s, p in zip(symbols, reversed(primes), strict=True)}
+    for name in rivals[:_BROADCAST]:
+        yield {s: 1 if s == name else 5 if s in rivals else p for s, p in zip(symbols, primes, strict=True)}
     for size in _EQUAL:
         yield dict.fromkeys(symbols, size)
         if size > 1:

@@ -171,7 +171,7 @@ def test_multiply_accumulates_count_in_the_gate() -> None:
         (lambda: Operator("ai.onnx.Swish", inputs="x"), "write domain and name"),
         (lambda: Operator("d.A", inputs="x y"), "operator d.A: 'x y' is no operand; write x, b?, parts... or n: int64"),
         (lambda: Operator("d.A", inputs="n: text"), "'n: text' is no operand"),
-        (lambda: Operator("d.A", inputs="a..., b"), "operator d.A: 'a...' takes all that is left: write it last"),
+        (lambda: Operator("d.A", inputs="a..., b"), "operator d.A: 'a...' takes all that is left: it must be the last"),
         (lambda: Operator("d.A", inputs=["x"]), "operator d.A: inputs is ['x'], not text"),
         (lambda: Operator("d.A", inputs="x", reference=5), "operator d.A: reference is 5, not text"),
         (lambda: Operator("d.A", inputs="x", attributes={"k": list}), "attribute k is <class 'list'>, not int, float, str"),
