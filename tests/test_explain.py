@@ -107,6 +107,27 @@ PLANTED = {
         "branch(x) = Conv(x, w: const) | x\ny = sum(branch(x)...)", "(float[N] x) => (float[N] y) { [m] y = Add(x, x) }",
         2, "y = sum(branch(x)...)", "sum", "operands of the sum are one tensor, but none is made by a branch of it",
     ),
+    "an operand that should be missing": (
+        'y = Clip(x, "", hi: const)', "(float[N] x) => (float[N] y) { [p] y = Clip(x, three, three) }",
+        1, 'y = Clip(x, "", hi: const)', '""', "'three' should be missing",
+    ),
+    "a result that is not there": (
+        "d, m = Dropout(x)\ny = Neg(d)", "(float[N] x) => (float[N] y) { [z] d = Dropout(x) [m] y = Neg(d) }",
+        1, "d, m = Dropout(x)", "m", "Dropout has no result for 'm'",
+    ),
+    "results in another order": (
+        "parts... = Split(x)<axis=0>\ny = Concat(parts...)<axis=0>",
+        "(float[4] x) => (float[4] y) { [z] p, q = Split<axis = 0>(x) [m] y = Concat<axis = 0>(q, p) }",
+        2, "y = Concat(parts...)<axis=0>", "parts", "'parts...' are not the results of one Split, in order",
+    ),
+    "a sum of one": (
+        "y = sum(x, w)", "(float[N] x) => (float[N] y) { [m] y = Sum(x) }",
+        1, "y = sum(x, w)", "sum", "Sum is no sum of two or more",
+    ),
+    "a sum without such an operand": (
+        "y = sum(Neg(x), w)", "(float[N] x, float[N] w) => (float[N] y) { [z] a = Abs(x) [m] y = Add(a, w) }",
+        1, "y = sum(Neg(x), w)", "Neg", "no operand of the sum fits",
+    ),
     "an outer graph": (
         "a = Neg(x)\ny = Abs(a)",
         "(float[N] x, bool c) => (float[N] y) "
