@@ -31,6 +31,9 @@ class _Merger:
         self.cleared: dict[int, gs.Tensor] = {}
         """by id: tensors, of either side, whose edges are built anew"""
 
+        self.used: set[int] = set()
+        """ids of the user's bodies that were filled"""
+
     def merge(self, result: gs.Graph, graph: gs.Graph, outer: frozenset[str]) -> None:
         """``outer`` are the names of tensors in the graphs around this one."""
         held = {t.name: t for t in _tensors(graph) if t.name and t.name not in outer}
@@ -77,7 +80,8 @@ class _Merger:
         _detach(made)
         bodies = dict(subgraphs(node)) if node is not made else {}
         for name, body in list(subgraphs(made)):
-            if name in bodies:
+            if name in bodies and id(bodies[name]) not in self.used:  # one graph may have been both branches
+                self.used.add(id(bodies[name]))
                 self.merge(body, bodies[name], outer)
                 made.attrs[name] = bodies[name]
             else:

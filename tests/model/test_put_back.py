@@ -91,6 +91,16 @@ def test_the_graph_can_be_worked_on_by_graphsurgeon_afterwards() -> None:
     assert relu.i().op == "Conv" and relu.i() is graph.nodes[0]
 
 
+def test_one_graph_that_is_both_branches_becomes_two() -> None:
+    proto = source()
+    graph = gs.import_onnx(proto)
+    choice = next(n for n in graph.nodes if n.op == "If")
+    choice.attrs["else_branch"] = choice.attrs["then_branch"]
+    assert methods.rewrite(graph, "cleanup").check.status == "equal"
+    assert choice.attrs["else_branch"] is not choice.attrs["then_branch"]
+    assert_consistent(graph)
+
+
 def test_every_method_is_registered() -> None:
     graph = gs.import_onnx(demo.build())
     assert graph.specialize({"images": {"N": 2}}).check.status == "equal"
