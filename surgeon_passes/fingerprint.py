@@ -10,7 +10,7 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +25,7 @@ from surgeon_passes.model.weights import Weights
 from surgeon_passes.ops.custom import Operator
 from surgeon_passes.ops.schema import all_custom
 from surgeon_passes.passes.base import Pass
+from surgeon_passes.rules.pattern import emitted_operators
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
 
@@ -45,12 +46,17 @@ def of_model(proto: onnx.ModelProto, weights: Weights) -> str:
     return found.hexdigest()
 
 
-def of_run(passes: Iterable[Pass], registry: Registry, options: Mapping[str, Any]) -> str:
-    """Of everything else that decides what a run gives. Raises NoKey."""
+def of_run(
+    passes: Iterable[Pass], registry: Registry, options: Mapping[str, Any], operators: Container[tuple[str, str]] = ()
+) -> str:
+    """Of everything else that decides what a run gives; ``operators`` are those of the model, by domain and name. Raises
+    NoKey."""
     parts = [versions(), _own_source()]
     parts += [_plain(step) for step in passes]
     parts += [_plain(rule) for rule in registry]
-    parts += [_of_operator(entry.facts) for _, entry in sorted(all_custom().items())]
+    made = {tuple(op) for rule in registry for rewrite in rule.rewrites.values() for op in emitted_operators(rewrite)}
+    known = [entry for key, entry in sorted(all_custom().items()) if key in operators or key in made]
+    parts += [_of_operator(entry.facts) for entry in known]
     parts += [f"{name}={_plain(value)}" for name, value in sorted(options.items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

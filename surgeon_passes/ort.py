@@ -18,6 +18,7 @@ from surgeon_passes.errors import ModelError, UsageError
 from surgeon_passes.fingerprint import NoKey, of_data, of_model, of_run
 from surgeon_passes.model import Model, Weights, export_light
 from surgeon_passes.model.files import write_proto
+from surgeon_passes.model.nested import every_node
 from surgeon_passes.passes import Verify
 from surgeon_passes.passes.specialize import Shape
 from surgeon_passes.pipeline import Pipeline, Source, default_passes, load
@@ -107,9 +108,10 @@ def _key(
     try:
         held = (verify.data, *verify.custom_ops) if isinstance(verify, Verify) else ()
         data = " ".join(map(of_data, held))
-        run = of_run(
-            pipeline.passes, registry, {**options, "max_iterations": pipeline.max_iterations, "held data": data}
-        )
+        every = (original[0].graph.node, *(f.node for f in original[0].functions))
+        operators = {(n.domain, n.op_type) for nodes in every for n in every_node(nodes) if n.domain}
+        told = {**options, "max_iterations": pipeline.max_iterations, "held data": data}
+        run = of_run(pipeline.passes, registry, told, operators)
     except NoKey as reason:
         log.info("not kept in the cache: %s", reason)
         return None
