@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.entries import Entry, check_of, is_dynamic, models, optimized, some, table
-from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.common import guarded, say
 
 Row = dict[str, Any]
 COLUMNS = ("model", "before", "ours", "peer", "deploy", "check", "static", "peer", "check")
@@ -75,7 +75,7 @@ def main() -> int:
     tasks = some(((e, p, options.verify) for e, p in models(options.names)), options.names)
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         rows = pool.starmap(measure, tasks, chunksize=1)
-    print(json.dumps(rows, indent=1) if options.json else f"{table(lines(rows))}\n{summary(rows)}")
+    say(json.dumps(rows, indent=1) if options.json else f"{table(lines(rows))}\n{summary(rows)}")
     return 0
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import onnx
 
 from benchmarks.entries import is_dynamic, models, some
-from surgeon_passes.cli.common import guarded
+from surgeon_passes.cli.common import guarded, say
 
 EXCEPTIONS = {
     "drop_dropout": "torch's exporters leave a Dropout of inference out",
@@ -104,15 +104,15 @@ def main() -> int:
     options = parser.parse_args()
     found = collect(options.names, options.jobs)
     if options.json:
-        print(json.dumps(found, indent=1))
+        say(json.dumps(found, indent=1))
         return 0
     for rule, labels in found.items():
         shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
-        print(f"{rule:<44} {len(labels):>3}  {shown}")
+        say(f"{rule:<44} {len(labels):>3}  {shown}")
     never = [rule for rule, labels in found.items() if not labels]
-    print(f"{len(found)} rules; on no model: {', '.join(never) or 'none'}")
+    say(f"{len(found)} rules; on no model: {', '.join(never) or 'none'}")
     for rule in () if options.names else never:  # on some models alone most rules have nothing to do
-        print(f"{rule}: {EXCEPTIONS.get(rule, 'NO REASON IS KNOWN')}")
+        say(f"{rule}: {EXCEPTIONS.get(rule, 'NO REASON IS KNOWN')}")
     return 0
 
 
