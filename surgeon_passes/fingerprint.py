@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -140,7 +140,7 @@ def _of_operator(operator: Operator) -> str:
 
 
 def _of_source(thing: Callable[..., Any] | type) -> str:
-    """Of the file in which a function or class is written, and of those beside it in a package. Raises NoKey."""
+    """Of the file in which a function or class is written, and of those that it imports. Raises NoKey."""
     if getattr(thing, "__closure__", None):
         raise NoKey(f"{thing!r} holds values from around it")
     module = sys.modules.get(thing.__module__)
@@ -206,10 +206,15 @@ def _constant(value: Any) -> str:
 
 
 def _of_module(module: ModuleType) -> str:
-    path = Path(str(module.__file__))
-    top = sys.modules.get(module.__name__.partition(".")[0])
-    folder = getattr(top, "__path__", None)
+    """Of its file as it is now; what has not changed since is not read again."""
+    path = str(module.__file__)
     try:
-        return _of_files(Path(next(iter(folder)))) if folder else hashlib.sha256(path.read_bytes()).hexdigest()
+        found = os.stat(path)
+        return _of_file(path, found.st_ino, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise NoKey(f"{path}: {error.strerror or error}") from None
+
+
+@lru_cache(maxsize=4096)
+def _of_file(path: str, *_: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

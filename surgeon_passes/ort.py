@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,33 +59,14 @@ def session(
         try:
             store = None if cache is False else Cache(default_folder() if cache is True else cache)
             key = None if store is None else _key(original, pipeline, registry, options)
-            path = Path(place) / MODEL
-            if store is None or key is None:
-                _write(model, path, pipeline, registry, options)
-            else:
-                path = store.find(key) or _kept(
-                    store, key, path, lambda p: _write(model, p, pipeline, registry, options)
-                )
+            found = None if store is None or key is None else store.find(key)
+            path = found or _saved(model, pipeline, registry, options, store, key, Path(place) / MODEL)
         except _NotEqual as error:
             warnings.warn(f"{model.source}: the optimised model was not used ({error}); the original is", stacklevel=2)
+            path = Path(place) / MODEL
             write_proto(original[0], path, original[1], model.external)
         libraries = verify.custom_ops if isinstance(verify := options.get("verify"), Verify) else ()
         return _open(path, libraries, sess_options, providers=providers, provider_options=provider_options)
-
-
-def _kept(store: Cache, key: str, place: Path, write: Callable[[Path], None]) -> Path:
-    """The entry that ``write`` makes; where the cache cannot be written, the model in ``place``, with a warning."""
-    write(place)
-    try:
-        return store.put(key, lambda path: _copy(place, path))
-    except ModelError as error:
-        warnings.warn(f"{error}: the optimised model is not kept", stacklevel=4)
-        return place
-
-
-def _copy(place: Path, path: Path) -> None:
-    for file in place.parent.iterdir():
-        shutil.copyfile(file, path.with_name(file.name))
 
 
 class _NotEqual(Exception):
@@ -118,13 +98,27 @@ def _key(
     return f"{of_model(*original)[:32]}-{run[:32]}"
 
 
-def _write(model: Model, path: Path, pipeline: Pipeline, registry: Registry, options: Mapping[str, Any]) -> None:
-    """Raises _NotEqual."""
+def _saved(
+    model: Model,
+    pipeline: Pipeline,
+    registry: Registry,
+    options: Mapping[str, Any],
+    store: Cache | None,
+    key: str | None,
+    otherwise: Path,
+) -> Path:
+    """Where the result is: an entry of the cache, or ``otherwise``. Raises _NotEqual."""
     result = pipeline.run(model, registry=registry, **options)
     if result.exit_code in (4, 5):
         check = result.check
         raise _NotEqual(result.checker_error or f"{check.status}: {check.reason or check.error}")
-    result.save(path)
+    if store is not None and key is not None:
+        try:
+            return store.put(key, result.save)
+        except ModelError as error:
+            warnings.warn(f"{error}: the optimised model is not kept", stacklevel=3)
+    result.save(otherwise)
+    return otherwise
 
 
 def _open(path: Path, libraries: Sequence[str], sess_options: Any, **how: Any) -> Any:
