@@ -57,23 +57,14 @@ def verify_against(self: gs.Graph, model: Source, data: object = None, seed: int
     ``data`` are real inputs as :class:`Verify` takes them; made-up ones fit the dims of both. Neither is changed. Raises
     SurgeonError for a model that cannot be read.
     """
-    from surgeon_passes.runtime import RuntimeFailure
-    from surgeon_passes.verify import EndCheck, end_check, generate_samples, load_data
+    from surgeon_passes.verify import compare_models, load_data
 
     source = load(model)
     proto, weights = (source.proto, source.weights) if source.proto is not None else export_light(source)
-    original = (with_references(proto), weights)
-    shapes: dict[str, Any] = {str(t.name): list(t.shape) for t in self.inputs if t.shape is not None}
-    try:
-        feeds = load_data(data, original) if data is not None else None
-        samples = generate_samples(original, shapes, seed) if feeds is None else []
-    except RuntimeFailure as failure:
-        return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give data")
     light, held = export_light(model_of_graph(self))
-    mine = (with_references(light), held)
-    if feeds is not None:
-        return end_check(original, mine, feeds)
-    return end_check(original, mine, [s.feeds for s in samples], None, [s.outputs for s in samples])
+    original, mine = (with_references(proto), weights), (with_references(light), held)
+    shapes: dict[str, Any] = {str(t.name): list(t.shape) for t in self.inputs if t.shape is not None}
+    return compare_models(original, mine, None if data is None else load_data(data, original), shapes, seed)
 
 
 for _method in (rewrite, fold, specialize, optimize, verify_against):

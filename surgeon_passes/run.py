@@ -179,15 +179,12 @@ class Run:
         """The end check of ``proto`` against the original, which is run once for all checks; ``weights`` finds what it
         refers to."""
         from surgeon_passes.runtime import RuntimeFailure
-        from surgeon_passes.verify import EndCheck, end_check
+        from surgeon_passes.verify import end_check, without_inputs
 
         try:
             feeds, expected = self.feeds()
         except RuntimeFailure as failure:
-            reason = f"the original does not run: {failure}"
-            if not failure.is_fatal:
-                reason = f"no inputs could be made up: {failure}; give --data"
-            return EndCheck("not run", reason=reason)
+            return without_inputs(failure)
         files = (self.runnable, self.weights), (with_references(proto), weights or self.weights)
         return end_check(*files, feeds, self.verify.tolerances, expected)
 
@@ -345,10 +342,8 @@ def _with_references(state: State) -> gs.Graph:
 
 def _runnable(outcome: _Outcome) -> tuple[onnx.ModelProto, Weights]:
     """The result with the bodies of custom operators that rules emitted, so that ONNX Runtime can run it."""
-    if not outcome.state.references:
-        return outcome.final
     light, weights = outcome.final
-    return _with_functions(light, outcome.state.references.values()), weights
+    return with_references(light, list(outcome.state.references.values())), weights
 
 
 def with_references(proto: onnx.ModelProto, more: Sequence[onnx.FunctionProto] = ()) -> onnx.ModelProto:

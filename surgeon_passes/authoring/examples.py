@@ -6,6 +6,8 @@ import re
 
 import onnx
 
+from surgeon_passes import testing
+from surgeon_passes.errors import ModelError
 from surgeon_passes.report.catalogue import section
 from surgeon_passes.rules.rule import Rule
 
@@ -20,11 +22,10 @@ def example_of(rule: Rule) -> tuple[onnx.ModelProto, dict[str, bool]] | None:
         return None
     first, last = rule.opset
     opset = min(max(first, OPSET), last or OPSET + first)
-    domains = "".join(f', "{d}" : 1' for d in sorted({"com.microsoft"}) if f"{d}." in found[1])
     try:
-        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}{domains}]> {found[1]}')
+        model = testing.model(found[1], opset)
         onnx.checker.check_model(model)
-    except (onnx.parser.ParseError, onnx.checker.ValidationError):
+    except (ModelError, onnx.checker.ValidationError):
         return None
     options = re.match(r"options:\n((?: +\w+\n)+)", section(rule, "Example"))
     return model, dict.fromkeys(options[1].split(), True) if options else {}

@@ -30,7 +30,6 @@ class _Merger:
         """by id of a tensor of the result: what stands for it"""
         self.cleared: dict[int, gs.Tensor] = {}
         """by id: tensors, of either side, whose edges are built anew"""
-
         self.used: set[int] = set()
         """ids of the user's bodies that were filled"""
 

@@ -7,6 +7,9 @@ from typing import Any, ClassVar, Self
 
 from surgeon_passes.passes.state import State
 
+OBJECTS = "objects"
+"""In the metadata of a pass's field: it holds objects that text cannot give, rules say."""
+
 
 @dataclass(frozen=True)
 class Pass:

@@ -13,7 +13,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.errors import RuleError, UsageError, did_you_mean
 from surgeon_passes.index import node_label
-from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.base import OBJECTS, Pass
 from surgeon_passes.passes.settle import settle
 from surgeon_passes.passes.state import State, remove_dead
 from surgeon_passes.region import Exactness
@@ -49,7 +49,7 @@ class Rewrite(Pass):
     skip: tuple[str, ...] = ()
     approximate: bool = False
     allow_lossy_casts: bool = False
-    rules: tuple[Rule, ...] = field(default=())
+    rules: tuple[Rule, ...] = field(default=(), metadata={OBJECTS: True})
 
     def __init__(
         self,

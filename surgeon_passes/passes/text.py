@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 from surgeon_passes.errors import UsageError, did_you_mean
-from surgeon_passes.passes.base import Pass
+from surgeon_passes.passes.base import OBJECTS, Pass
 from surgeon_passes.passes.registry import find_pass
-from surgeon_passes.passes.rewrite import Rewrite
 from surgeon_passes.passes.specialize import Shape, Specialize
 
 _STEP = re.compile(r"\s*(?P<name>[^\s{},=]+)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?P<end>,|$)")
@@ -53,12 +52,16 @@ def _parsed(name: str, options: str | None, shapes: Mapping[str, Shape] | None) 
 
 
 def _types(kind: type[Pass]) -> dict[str, Any]:
-    """Types of the options, by name, as far as they can be told."""
+    """Types of the options that text can give, by name, as far as they can be told."""
     try:
         hints = get_type_hints(kind)
     except NameError:  # a name that only type checkers see
         hints = {}
-    return {field.name: _without_none(hints.get(field.name)) for field in dataclasses.fields(kind)}
+    return {
+        field.name: _without_none(hints.get(field.name))
+        for field in dataclasses.fields(kind)
+        if not field.metadata.get(OBJECTS)
+    }
 
 
 def _without_none(wanted: Any) -> Any:
@@ -90,13 +93,12 @@ def _read(name: str, option: str, text: str, wanted: Any) -> Any:
 def make_pass(name: str, options: Mapping[str, Any]) -> Pass:
     """A pass by its name and options. Raises UsageError, naming the pass and its options, for one that it has not."""
     kind = find_pass(name)
-    known = [field.name for field in dataclasses.fields(kind)]
+    types = _types(kind)
     for option, value in options.items():
-        if option not in known or (kind is Rewrite and option == "rules"):
-            has = ", ".join(o for o in known if not (kind is Rewrite and o == "rules")) or "none"
-            near = did_you_mean(option, [o for o in known if o != option])
-            raise UsageError(f"pass {name} has no option '{option}'{near} (its options: {has})")
-        _check(name, option, value, _types(kind).get(option))
+        if option not in types:
+            has = ", ".join(types) or "none"
+            raise UsageError(f"pass {name} has no option '{option}'{did_you_mean(option, types)} (its options: {has})")
+        _check(name, option, value, types[option])
     try:
         return kind.of(**options)
     except (TypeError, ValueError) as error:
@@ -127,12 +129,13 @@ def as_options(step: Pass) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(step):
         value = getattr(step, field.name)
-        if isinstance(step, Rewrite) and field.name == "rules":
+        if field.metadata.get(OBJECTS):
             if value:
-                names = ", ".join(rule.name for rule in value)
-                raise UsageError(f"rules cannot be written to a file: name them in sets ({names}) and give --rules")
-            continue
-        if value is not None:
+                names = ", ".join(item.name for item in value)
+                raise UsageError(
+                    f"{field.name} cannot be written to a file: name them in sets ({names}) and give --{field.name}"
+                )
+        elif value is not None:
             found[field.name] = _plain(value)
     return found
 

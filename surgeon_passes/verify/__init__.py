@@ -6,7 +6,7 @@ Importing this does not load ONNX Runtime.
 from surgeon_passes.verify.activations import Activations
 from surgeon_passes.verify.batches import check
 from surgeon_passes.verify.compare import Difference, compare
-from surgeon_passes.verify.endcheck import EndCheck, end_check
+from surgeon_passes.verify.endcheck import EndCheck, compare_models, end_check, without_inputs
 from surgeon_passes.verify.feeds import Sample, generate_feeds, generate_samples, load_data
 from surgeon_passes.verify.segments import SegmentedSession, open_model
 
@@ -18,9 +18,11 @@ __all__ = [
     "SegmentedSession",
     "check",
     "compare",
+    "compare_models",
     "end_check",
     "generate_feeds",
     "generate_samples",
     "load_data",
     "open_model",
+    "without_inputs",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from surgeon_passes.region import Tolerances
 from surgeon_passes.runtime import Array, RuntimeFailure, Value
 from surgeon_passes.verify.compare import is_float
+from surgeon_passes.verify.feeds import generate_samples
 from surgeon_passes.verify.inputs import one_ulp
 from surgeon_passes.verify.segments import Model, Runner, open_model
 
@@ -64,6 +66,30 @@ def end_check(
     if any(check.status != "equal" for check in checks):
         checks = _checks_with_noise(original, got, feeds, limits)
     return max(checks, key=lambda c: (_GRAVITY[c.status], c.error or 0.0))
+
+
+def compare_models(
+    original: Model,
+    result: Model,
+    feeds: Sequence[Mapping[str, Value]] | None = None,
+    shapes: Mapping[str, list[Any]] | None = None,
+    seed: int = 0,
+) -> EndCheck:
+    """The end check by itself: on ``feeds``, or on made-up ones that fit ``shapes`` of the inputs, too."""
+    if feeds is not None:
+        return end_check(original, result, feeds)
+    try:
+        samples = generate_samples(original, dict(shapes or {}), seed)
+    except RuntimeFailure as failure:
+        return without_inputs(failure)
+    return end_check(original, result, [s.feeds for s in samples], None, [s.outputs for s in samples])
+
+
+def without_inputs(failure: RuntimeFailure) -> EndCheck:
+    """What is said where no feeds could be made up, since the original failed on all of them."""
+    if failure.is_fatal:
+        return EndCheck("not run", reason=f"the original does not run: {failure}")
+    return EndCheck("not run", reason=f"no inputs could be made up: {failure}; give --data")
 
 
 def _outputs(runner: Runner, feeds: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
