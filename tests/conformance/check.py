@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto
 
 import surgeon_passes as sp
+from surgeon_passes.model.nested import every_node
+from surgeon_passes.ops.traits import RANDOM
 from tests.e2e.holds import assert_same_interface
 
 from .cases import Variant
 from .judge import NotRun, Reference, Runtime, Values, differences
 
-DRAWS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 OPSET = 24
 """what the pass ConvertOpset upgrades older models to"""
 
@@ -59,20 +59,12 @@ def judged(variant: Variant) -> Judged:
 
 
 def _is_random(model: onnx.ModelProto) -> bool:
-    return any(node.op_type in DRAWS or _drops(node) for graph in graphs(model.graph) for node in graph.node)
+    return any(node.op_type in RANDOM or _drops(node) for node in every_node(model.graph.node))
 
 
 def _drops(node: onnx.NodeProto) -> bool:
     """Whether a Dropout may drop at random: its third input says that it trains."""
     return node.op_type == "Dropout" and len(node.input) == 3
-
-
-def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
-                yield from graphs(body)
 
 
 def faults(given: Judged, name: str, mode: str) -> tuple[list[str], bool]:
