@@ -219,6 +219,18 @@ def test_a_run_that_fails_is_charged_to_its_region() -> None:
     assert "r1~" not in found[2].reason
 
 
+def test_of_no_elements_made_up_sizes_tell_nothing() -> None:
+    """Any target fits an empty tensor, also one that the model never computes: neither right nor wrong."""
+    dropped = region("y = Reshape(x, s)", "y2 = Identity(x)")
+    empty = typed(x=(FLOAT, [Sym("N"), 7, 0]), s=(TensorProto.INT64, [3]))
+    (found,) = check([dropped], empty, graph_of())
+    assert (found.status, found.tensor) == ("unverified", "y")
+    assert "made up; give --data" in found.reason
+    twice = region("y = Relu(x)", "y2 = Expand(x, s)", constants={"s": np.array([4, 3, 7, 0], np.int64)})
+    (found,) = check([twice], typed(x=(FLOAT, [3, 7, 0])), graph_of())
+    assert found.status == "refuted"  # no size was fed
+
+
 def test_equal_regions_share_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     real = batches._Checker.trials
