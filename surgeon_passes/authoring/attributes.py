@@ -124,6 +124,7 @@ BY_NAME: dict[str, Drawer] = {
     "scale": _one_of(OMIT, 0.5),
     "p": _one_of(1, 2),
     "detect_negative": lambda _: 1,
+    "select_last_index": _one_of(OMIT, 0, 1),
 }
 BY_OPERATOR: dict[tuple[str, str], Drawer] = {
     ("Pad", "mode"): _one_of("constant", "constant", "constant", "reflect", "edge"),
@@ -164,6 +165,7 @@ ALWAYS: dict[str, tuple[str, ...]] = {
     "Gelu": ("approximate",),
     "LpNormalization": ("axis", "p"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), ("hidden_size", "direction")),
+    **dict.fromkeys(("ArgMax", "ArgMin"), ("axis", "keepdims", "select_last_index")),
     **{f"Reduce{kind}": ("keepdims",) for kind in ("Sum", "Mean", "Max", "Min", "L1", "L2", "SumSquare")},
 }
 BEFORE_OPERANDS = frozenset({"DepthToSpace", "SpaceToDepth", "Einsum", "LSTM", "GRU", "RNN"})

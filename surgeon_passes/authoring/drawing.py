@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper, shape_inference
 
 from surgeon_passes.authoring import operands as makers
 from surgeon_passes.authoring.slots import Array, Slot, Tensor, Unfit
+from surgeon_passes.engines import libraries
 from surgeon_passes.ops.schema import STANDARD, schema
 from surgeon_passes.ops.traits import SPATIAL
 from surgeon_passes.rules.pattern import OpId, Pattern
@@ -34,8 +35,8 @@ def runtime_operators() -> frozenset[OpId]:
 
 
 def is_runnable(op: OpId) -> bool:
-    """Whether ONNX Runtime knows the operator at all."""
-    return op.domain in STANDARD or op in runtime_operators()
+    """Whether ONNX Runtime knows the operator at all; what a library registers only a run can tell."""
+    return op.domain in STANDARD or op in runtime_operators() or bool(libraries())
 
 
 class Draft:
@@ -253,7 +254,7 @@ class Draft:
         ]
         held = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in read]
         graph = helper.make_graph(self.nodes, "generated", infos, outputs, held)
-        return self._model(graph), tuple(self._feeds(inputs, number) for number in range(_SAMPLES))
+        return self._model(graph), self._samples(inputs)
 
     def _symbolic(self, inputs: Mapping[str, Array]) -> dict[int, str]:
         """Sizes that are given names: equal sizes one name, so that what is said of one graph holds."""
@@ -270,6 +271,12 @@ class Draft:
             self.tensors[n] for node in self.nodes for n in node.output if n and n not in {t.name for t in results}
         ]
         return [inner[int(self.rng.integers(len(inner)))]] if inner else []
+
+    def _samples(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], ...]:
+        """The last one in whole numbers: zeros, and elements that are equal, show what others do not."""
+        drawn = [self._feeds(inputs, number) for number in range(_SAMPLES)]
+        tied = {n: np.asarray(np.rint(a)) if a.dtype.kind == "f" else a for n, a in drawn[-1].items()}
+        return (*drawn, tied)
 
     def _feeds(self, inputs: Mapping[str, Array], number: int) -> dict[str, Array]:
         """The arrays that shapes were drawn with; floats are drawn anew for a further sample."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surgeon_passes.cli.common import FILE, guarded, say
+from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, say
 
 if TYPE_CHECKING:
     from surgeon_passes.rules.rule import Rule
@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Another seed makes other graphs.")
 @click.option("--all", "everything", is_flag=True, help="All reasons and everything that never matched.")
+@CUSTOM_OPS
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
-def check_rules(what: tuple[str, ...], graphs: int, seconds: float, seed: int, everything: bool, debug: bool) -> None:
+def check_rules(
+    what: tuple[str, ...],
+    graphs: int,
+    seconds: float,
+    seed: int,
+    everything: bool,
+    custom_ops: tuple[str, ...],
+    debug: bool,
+) -> None:
     """Try rules on graphs that are made from their own patterns.
 
     Rules of files and folders, or installed ones by name, set or family; without any, all that are installed. Each rule is
@@ -32,15 +41,17 @@ def check_rules(what: tuple[str, ...], graphs: int, seconds: float, seed: int, e
 
     Exit codes: 0 all rules passed; 2 a definition is wrong (a caret shows where), there is no such rule, or a rule failed.
     """
-    sys.exit(guarded(lambda: _check(what, graphs, seconds, seed, everything), debug))
+    sys.exit(guarded(lambda: _check(what, graphs, seconds, seed, everything, custom_ops), debug))
 
 
-def _check(what: tuple[str, ...], graphs: int, seconds: float, seed: int, everything: bool) -> int:
+def _check(
+    what: tuple[str, ...], graphs: int, seconds: float, seed: int, everything: bool, custom_ops: tuple[str, ...]
+) -> int:
     from surgeon_passes.authoring.exercising import exercise
-    from surgeon_passes.engines import isolated
+    from surgeon_passes.engines import isolated, with_libraries
     from surgeon_passes.report.exercises import render
 
-    with isolated(True):  # a graph that nobody has ever run may be the end of ONNX Runtime
+    with isolated(True), with_libraries(custom_ops):  # a graph that nobody has ever run may be the end of ONNX Runtime
         found = [exercise(rule, graphs, seconds, seed) for rule in _rules(what)]
     say(render(found, everything), nl=False)
     return 0 if all(e.passed for e in found) else 2

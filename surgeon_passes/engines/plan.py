@@ -21,7 +21,8 @@ Value: TypeAlias = Any
 _libraries: ContextVar[tuple[str, ...]] = ContextVar("libraries", default=())
 
 
-def _of_run() -> tuple[str, ...]:
+def libraries() -> tuple[str, ...]:
+    """Those of the run, by path (see :func:`with_libraries`)."""
     return _libraries.get()
 
 
@@ -44,7 +45,7 @@ class Plan:
     """initializers that the model declares without data"""
     fed: Mapping[str, Array] = field(default_factory=dict)
     """inputs that are the same in every run"""
-    libraries: tuple[str, ...] = field(default_factory=_of_run)
+    libraries: tuple[str, ...] = field(default_factory=libraries)
     """of custom operators, by path: those of the run (see :func:`with_libraries`)"""
 
 

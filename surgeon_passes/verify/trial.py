@@ -68,11 +68,14 @@ class Trial:
     """relative step of the half-precision type that new constants were rounded to, else 0"""
     noise_factor: float = _NOISE_FACTOR
     has_products: bool = field(init=False, default=False)
+    makes_zeros_positive: bool = field(init=False, default=False)
+    """ONNX Runtime's Where gives 0 for the -0.0 that it picks"""
     index_limits: dict[int, int] = field(init=False, default_factory=dict)
     """by input position: the size of the axis that its values pick from"""
 
     def __post_init__(self) -> None:
         self.index_limits = _index_limits(self.piece)
+        self.makes_zeros_positive = any(i.node.op == "Where" for i in self.piece.sides.images())
         self.has_products = any(i.node.op in _PRODUCTS for i in self.piece.sides.images())
 
     def reset(self) -> None:
@@ -171,6 +174,8 @@ class Trial:
         """The worst difference over the axes on which channels may lie."""
         exactness = self.piece.sides.region.exactness
         a, b = values[before], values[after]
+        if self.makes_zeros_positive:
+            a, b = (v + 0 if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in (a, b))
         if kind == "normal" and isinstance(a, np.ndarray) and is_float(a):
             self.usual[before] = a
         worst = Difference()

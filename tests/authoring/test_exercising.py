@@ -58,6 +58,13 @@ def test_what_holds_for_one_operator_alone_is_told_apart() -> None:
     assert found.worst is not None and found.worst.model.graph.node[0].op_type == "Div"
 
 
+def test_what_is_wrong_only_where_elements_are_equal_is_caught() -> None:
+    """Of equal elements the last is another one than the first."""
+    found = try_rule("y = ArgMax(x)<axis=@a, keepdims=@k>", "y = ArgMax(x)<axis=@a, keepdims=@k>", graphs=40)
+    assert 0 < found.faults["different"] < found.rewritten
+    assert found.worst is not None and found.worst.model.graph.node[0].attribute[-1].name == "select_last_index"
+
+
 def test_what_is_wrong_only_with_an_optional_operand_is_caught() -> None:
     found = try_rule("y = Conv(Relu(Relu(x)), w: const, b?: const)", "y = Conv(Relu(x), w)<@y>", graphs=12)
     assert found.worst is not None and found.worst.kind == "different"

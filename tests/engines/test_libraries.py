@@ -59,6 +59,25 @@ def test_a_session_knows_them(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+RULES = """
+from surgeon_passes import rule
+
+
+@rule(pattern="n, p = ai.onnx.contrib.NegPos(x)\\ny = Add(n, p)", rewrite="y = {made}(x)")
+def sum_of_parts(m): ...
+"""
+
+
+def test_rules_of_its_operators_are_tried(call: Call) -> None:
+    """NegPos splits a tensor into its negative and its positive elements."""
+    for made, code in (("Identity", 0), ("Neg", 2)):
+        Path("parts.py").write_text(RULES.format(made=made))
+        without = call("rules", "check", "parts.py", "--graphs", "4")
+        assert without.code == 0 and "ai.onnx.contrib.NegPos" in without.out
+        outcome = call("rules", "check", "parts.py", "--graphs", "8", "--custom-ops", LIBRARY)
+        assert outcome.code == code, outcome.out
+
+
 def test_the_command_line_takes_them(call: Call) -> None:
     onnx.save(source(), "m.onnx")
     assert "end check           not run" in call("optimize", "m.onnx").out

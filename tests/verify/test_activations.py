@@ -69,3 +69,16 @@ def test_one_run_serves_all_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     found = check(regions, types, graph_of(), activations=Activations(MODEL, FEEDS))
     assert {v.status for v in found} == {"verified"}
     assert len(opened) <= 2
+
+
+@pytest.mark.parametrize(("before", "status"), [("Trilu<upper: int = 0>(h)", "verified"), ("Neg(h)", "refuted")])
+def test_where_loses_the_sign_of_a_zero_in_onnx_runtime(before: str, status: str) -> None:
+    """What is exact by the specification is not refuted for that; a sign that anything else loses counts."""
+    whole = model("h = Neg(x)\ny = Relu(h)", "(float[4, 4] x) => (float[4, 4] y)")
+    real = Activations(whole, [{"x": np.zeros((4, 4), np.float32)}])
+    after = "y2 = Where(mask, h, zero)" if status == "verified" else "n = Neg(h)\ny2 = Abs(n)"
+    held = {"mask": np.tril(np.ones((4, 4), bool)), "zero": np.array(0, np.float32)}
+    constants = held if status == "verified" else {}
+    one = region(f"y = {before}", after, constants=constants, exactness=Exactness.EXACT)
+    (found,) = check([one], typed(h=(FLOAT, [4, 4])), graph_of(), activations=real)  # type: ignore[arg-type]
+    assert found.status == status, found
