@@ -24,6 +24,7 @@ from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import Counts
 from surgeon_passes.report.dynamic import Dynamic, is_static
+from surgeon_passes.report.health import Finding, find_health
 
 if TYPE_CHECKING:
     from surgeon_passes.report.latency import Latency
@@ -133,6 +134,14 @@ class Result:
                 is_size = node.op_type in ("Shape", "Size")
                 found += [name for name in node.output if name and (is_size or not is_static(info.get(name)))]
         return found
+
+    @cached_property
+    def health(self) -> tuple[Finding, ...]:
+        """What is wrong or odd about the model itself: statistics, dtypes, inputs that nobody reads, branches that are left.
+
+        Raises ModelError where weights lie in a file that cannot be read any more.
+        """
+        return find_health(self.original or self.light, self.light, self.weights, self.blocks)
 
     @property
     def is_static(self) -> bool:

@@ -16,6 +16,7 @@ from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE, Decisi
 from surgeon_passes.errors import visible
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
+from surgeon_passes.report.health import BLOCKS, Finding
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -47,6 +48,7 @@ def render(result: Result, color: bool = False) -> str:
     _undone(console, [d for d in result.decisions if d.status in (UNDONE, CONFLICT)])
     _declined(console, [d for d in result.decisions if d.status == DECLINED])
     _blocks(console, result.blocks)
+    _health(console, [f for f in result.health if f.kind != BLOCKS])
     for note in result.notes:
         console.print(Text(visible(f"note: {note}")))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
@@ -200,6 +202,15 @@ def _blocks(console: Console, blocks: Sequence[Block]) -> None:
         branches = " + ".join(way or block.tensor for way in block.branches)
         table.add_row(_at(block.node, block.graph), block.tensor, branches, _short(block.reason))
     _print_listed(console, table, len(blocks), "result.blocks")
+
+
+def _health(console: Console, found: Sequence[Finding]) -> None:
+    if not found:
+        return
+    table = _Table("health", "severity", "what", "at", box=None, pad_edge=False)
+    for finding in found[:LISTED]:
+        table.add_row(finding.kind, finding.severity, finding.text, _some(finding.where))
+    _print_listed(console, table, len(found), "result.health")
 
 
 def _short(reason: str) -> str:
