@@ -17,6 +17,7 @@ from surgeon_passes.errors import visible
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
 from surgeon_passes.report.health import BLOCKS, Finding
+from surgeon_passes.report.reasons import kind_of
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -252,11 +253,6 @@ def _grouped(decisions: list[Decision]) -> dict[tuple[str, str], list[Decision]]
     return found
 
 
-def _kind_of(reason: str) -> str:
-    """A reason without the names, shapes and so on that differ from place to place."""
-    return re.sub(r"'[^']*'", "'…'", re.sub(r"\[[^\[\]]*\]|\([\d, ]*\)", "[…]", reason))
-
-
 def _undone(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
@@ -274,7 +270,7 @@ def _declined(console: Console, decisions: list[Decision]) -> None:
         return
     reasons: dict[tuple[str, str], list[Decision]] = defaultdict(list)
     for decision in decisions:
-        reasons[decision.rule, _kind_of(decision.reason)].append(decision)
+        reasons[decision.rule, kind_of(decision.reason)].append(decision)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     table = _Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
     for (rule, kind), group in ordered[:REASONS]:
