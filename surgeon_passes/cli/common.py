@@ -21,6 +21,7 @@ from surgeon_passes.watch import SECONDS
 
 if TYPE_CHECKING:
     from surgeon_passes.engines import Isolate
+    from surgeon_passes.result import Result
 
 
 class _Unwinding:
@@ -92,6 +93,19 @@ def say(text: str, nl: bool = True) -> None:
         return  # nobody reads on
     except OSError as error:
         raise ModelError(f"standard output cannot be written ({error.strerror or error})") from None
+
+
+def show(result: Result) -> None:
+    """Print the report of a run: laid out for a terminal, plain where it is piped."""
+    stream = _stdout.get() or sys.stdout
+    if not stream.isatty():
+        say(result.report(), nl=False)
+        return
+    from rich.console import Console
+
+    from surgeon_passes.report.text import show as lay_out
+
+    lay_out(result, Console(file=stream, highlight=False, markup=False, emoji=False))
 
 
 _stdout: ContextVar[Any] = ContextVar("stdout", default=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, isolation, progress_line, runtime_options, say
+from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, isolation, progress_line, runtime_options, show
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 from surgeon_passes.errors import UsageError
 
@@ -41,7 +41,13 @@ With --force the file is written with 4 and 5 too."""
 @click.option("--end-check/--no-end-check", default=True, show_default=True, help="Run original and result at the end.")
 @click.option("--data", type=FILE, help="Real inputs: an npz, or a folder of npy.")
 @CUSTOM_OPS
-@click.option("--report", "report_file", type=FILE, help="Write the text report here too.")
+@click.option(
+    "--report",
+    "report_files",
+    multiple=True,
+    type=FILE,
+    help="Write a report: .txt, .json, .html or .pdf, as the file's name ends. May be given several times.",
+)
 @click.option(
     "--latency/--no-latency",
     default=None,
@@ -69,7 +75,7 @@ def _optimize(
     end_check: bool,
     data: str | None,
     custom_ops: tuple[str, ...],
-    report_file: str | None,
+    report_files: tuple[str, ...],
     latency: bool | None,
     dry_run: bool,
     force: bool,
@@ -80,6 +86,7 @@ def _optimize(
     from surgeon_passes.model.files import check_writable
     from surgeon_passes.passes import Verify
     from surgeon_passes.pipeline import load
+    from surgeon_passes.report.files import writer_of
     from surgeon_passes.rules.registry import Registry
 
     apart = isolation(isolate, timeout, memory)
@@ -88,10 +95,12 @@ def _optimize(
     own = []
     for path in rule_files:
         own += registry.add_path(path)
-    _require_apart(model, output, report_file)
-    for place in (output, report_file):
+    _require_apart(model, output, report_files)
+    for place in (output, *report_files):
         if place is not None and not dry_run:
             check_writable(place)
+    for place in report_files:
+        writer_of(place)
     pipeline = chosen.pipeline(own)
     with progress_line() as progress:
         result = pipeline.run(
@@ -106,13 +115,12 @@ def _optimize(
         )
         if model is None if latency is None else latency:
             result.measure_latency()
-    text = result.report()
-    say(text, nl=False)
+    show(result)
     code = result.exit_code
     if dry_run:
         return code
-    if report_file is not None:
-        _write_text(report_file, text)
+    for place in report_files:
+        result.save_report(place)
     if output is None:
         return code
     if code in (4, 5) and not force:
@@ -122,10 +130,11 @@ def _optimize(
     return code
 
 
-def _require_apart(model: str | None, output: str | None, report: str | None) -> None:
-    """That the report does not overwrite a model. Raises UsageError."""
-    for other in (model, output):
-        if report is not None and other is not None and os.path.realpath(report) == os.path.realpath(other):
+def _require_apart(model: str | None, output: str | None, reports: tuple[str, ...]) -> None:
+    """That no report overwrites a model. Raises UsageError."""
+    models = {os.path.realpath(path) for path in (model, output) if path is not None}
+    for report in reports:
+        if os.path.realpath(report) in models:
             raise UsageError(f"--report {report}: that is the model; give the report a file of its own")
 
 
@@ -134,9 +143,3 @@ def _embedded() -> Any:
     from surgeon_passes.model import import_model
 
     return import_model(demo.build(), demo.NAME)
-
-
-def _write_text(path: str, text: str) -> None:
-    from surgeon_passes.model.files import write_bytes
-
-    write_bytes(path, text.encode())

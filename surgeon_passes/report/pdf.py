@@ -18,11 +18,11 @@ try:
     from reportlab.lib.units import mm
     from reportlab.platypus import KeepTogether, LongTable, Paragraph, SimpleDocTemplate, Spacer, Table, TableStyle
 except ImportError:
-    raise UsageError("a PDF needs reportlab: pip install 'surgeon-passes[pdf]' (or write the report as .html)") from None
+    raise UsageError(
+        "a PDF needs reportlab: pip install 'surgeon-passes[pdf]' (or write the report as .html)"
+    ) from None
 
-INK, SOFT, LINE, ACCENT, OLD, SUNKEN = map(
-    HexColor, ("#1b1c22", "#585b68", "#d8d5cd", "#3046c4", "#b6b8c3", "#f2f0eb")
-)
+INK, SOFT, LINE, ACCENT, OLD, SUNKEN = map(HexColor, ("#1b1c22", "#585b68", "#d8d5cd", "#3046c4", "#b6b8c3", "#f2f0eb"))
 TONES = {"good": HexColor("#17693f"), "warn": HexColor("#7f5000"), "bad": HexColor("#a8231b")}
 MATCHES = 400
 """Matches that are listed; the record has all."""
@@ -34,7 +34,9 @@ QUIET = ParagraphStyle("quiet", BODY, textColor=SOFT)
 CELL = ParagraphStyle("cell", BODY, fontSize=7.8, leading=10)
 HEAD = ParagraphStyle("head", CELL, textColor=SOFT, fontName="Helvetica-Bold")
 TITLE = ParagraphStyle("title", BODY, fontName="Helvetica-Bold", fontSize=21, leading=26)
-SECTION = ParagraphStyle("section", BODY, fontName="Helvetica-Bold", fontSize=12.5, leading=17, spaceBefore=16, spaceAfter=6)
+SECTION = ParagraphStyle(
+    "section", BODY, fontName="Helvetica-Bold", fontSize=12.5, leading=17, spaceBefore=16, spaceAfter=6
+)
 BIG = ParagraphStyle("big", BODY, fontName="Helvetica-Bold", fontSize=15, leading=19)
 CODE = ParagraphStyle("code", CELL, fontName="Courier", fontSize=7.4, leading=9.6)
 
@@ -116,7 +118,13 @@ def _figures(figures: Sequence[Mapping[str, Any]]) -> Any:
     cells = [[_text(f["name"], QUIET), _text(_amount(f, "after"), BIG), _text(_was(f), QUIET)] for f in figures]
     table = Table([cells], colWidths=[WIDTH / len(cells)] * len(cells))
     table.setStyle(
-        TableStyle([("VALIGN", (0, 0), (-1, -1), "TOP"), ("LINEABOVE", (0, 0), (-1, 0), 0.6, LINE), ("LEFTPADDING", (0, 0), (-1, -1), 0)])
+        TableStyle(
+            [
+                ("VALIGN", (0, 0), (-1, -1), "TOP"),
+                ("LINEABOVE", (0, 0), (-1, 0), 0.6, LINE),
+                ("LEFTPADDING", (0, 0), (-1, -1), 0),
+            ]
+        )
     )
     return table
 
@@ -190,7 +198,9 @@ def _fitting(name: str, limit: int) -> str:
 def _errors(matches: Sequence[Mapping[str, Any]]) -> list[Any]:
     from math import ceil, floor, log10
 
-    points = [(m["depth"], m["error"]) for m in matches if m["depth"] is not None and isinstance(m["error"], (int, float))]
+    points = [
+        (m["depth"], m["error"]) for m in matches if m["depth"] is not None and isinstance(m["error"], (int, float))
+    ]
     logs = [log10(error) for _, error in points if error > 0]
     if not points:
         return []
@@ -204,7 +214,17 @@ def _errors(matches: Sequence[Mapping[str, Any]]) -> list[Any]:
 
     for rung in range(low, high + 1, ceil((high - low) / 6)) if logs else ():
         drawing.add(Line(left, rise(rung), WIDTH, rise(rung), strokeColor=LINE, strokeWidth=0.5))
-        drawing.add(String(left - 5, rise(rung) - 2.5, f"1e{rung}", fontName="Helvetica", fontSize=7, fillColor=SOFT, textAnchor="end"))
+        drawing.add(
+            String(
+                left - 5,
+                rise(rung) - 2.5,
+                f"1e{rung}",
+                fontName="Helvetica",
+                fontSize=7,
+                fillColor=SOFT,
+                textAnchor="end",
+            )
+        )
     drawing.add(Line(left, zero, WIDTH, zero, strokeColor=SOFT, strokeWidth=0.6))
     drawing.add(String(left - 5, zero - 2.5, "0", fontName="Helvetica", fontSize=7, fillColor=SOFT, textAnchor="end"))
     drawing.add(String(left, 3, "inputs", fontName="Helvetica", fontSize=7, fillColor=SOFT))
@@ -262,14 +282,18 @@ def _dynamic(dynamic: Mapping[str, Any]) -> list[Any]:
 
 
 def _passes(view: Mapping[str, Any]) -> list[Any]:
-    rows = [[p["name"], f"{p['active']} of {p['runs']}", f"{p['nodes']:+d}", f"{p['seconds']:.2f}"] for p in view["passes"]]
+    rows = [
+        [p["name"], f"{p['active']} of {p['runs']}", f"{p['nodes']:+d}", f"{p['seconds']:.2f}"] for p in view["passes"]
+    ]
     columns = ("Pass", "Runs that changed something", "Nodes", "Seconds")
     return _section(f"Passes, {view['rounds']}", _table(columns, rows, (3, 3, 1, 1))) if rows else []
 
 
 def _matches(view: Mapping[str, Any]) -> list[Any]:
     matches = view["matches"]
-    rows = [[m["rule"], _place(m), _nodes(m), _error(m["error"]), m["verdict"] or m["status"]] for m in matches[:MATCHES]]
+    rows = [
+        [m["rule"], _place(m), _nodes(m), _error(m["error"]), m["verdict"] or m["status"]] for m in matches[:MATCHES]
+    ]
     if not rows:
         return []
     left = len(matches) - len(rows) + view["matches_more"]

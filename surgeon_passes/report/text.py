@@ -29,19 +29,39 @@ LISTED = 8
 """Rows of a table of dynamic operators; ``result.dynamic`` holds all."""
 NAMED = 3
 """Tensors that a row names."""
+STYLES = {
+    "equal": "green",
+    "verified": "green",
+    "inconclusive": "yellow",
+    "unverified": "yellow",
+    "warning": "yellow",
+    "different": "red",
+    "refuted": "red",
+}
+"""On a terminal, by the first word of a cell."""
 
 
 class _Table(Table):
     """Names of a model may hold line breaks, and what a terminal would obey."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
+        super().add_row(*(_cell(c) if isinstance(c, str) else c for c in cells), **options)
 
 
-def render(result: Result, color: bool = False) -> str:
-    """Sections: what was measured, rules that were applied, what was undone, what was declined and why."""
+def _cell(text: str) -> Text:
+    """As text, not as a string, in which rich would replace ``:name:``."""
+    return Text(visible(text), style=STYLES.get(re.split(r"[ ,:]", text, maxsplit=1)[0], ""))
+
+
+def render(result: Result) -> str:
+    """The report as plain text of at most ``WIDTH`` columns."""
     stream = io.StringIO()
-    console = Console(file=stream, width=WIDTH, force_terminal=color, no_color=not color, highlight=False, markup=False)
+    show(result, Console(file=stream, width=WIDTH, force_terminal=False, no_color=True, highlight=False, markup=False))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def show(result: Result, console: Console) -> None:
+    """Sections: what was measured, rules that were applied, what was undone, what was declined and why."""
     _head(console, result)
     _operators(console, result)
     _dynamic(console, result)
@@ -52,13 +72,12 @@ def render(result: Result, color: bool = False) -> str:
     _health(console, [f for f in result.health if f.kind != BLOCKS])
     for note in result.notes:
         console.print(Text(visible(f"note: {note}")))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
 def _head(console: Console, result: Result) -> None:
     if result.verify.mode == "off":
-        console.print(Text("NOT VERIFIED: verification is off (verify=off)"))
-    console.print(Text(visible(result.source)))
+        console.print(Text("NOT VERIFIED: verification is off (verify=off)", style="bold yellow"))
+    console.print(Text(visible(result.source), style="bold"))
     table = _Table(box=None, show_header=False, pad_edge=False)
     before, after = _files(result)
     ended = "converged after" if result.converged else "stopped after"
