@@ -16,7 +16,7 @@ try:
     from reportlab.lib.pagesizes import A4
     from reportlab.lib.styles import ParagraphStyle
     from reportlab.lib.units import mm
-    from reportlab.platypus import KeepTogether, LongTable, Paragraph, SimpleDocTemplate, Spacer, Table, TableStyle
+    from reportlab.platypus import CondPageBreak, LongTable, Paragraph, SimpleDocTemplate, Spacer, Table, TableStyle
 except ImportError:
     raise UsageError(
         "a PDF needs reportlab: pip install 'surgeon-passes[pdf]' (or write the report as .html)"
@@ -84,8 +84,7 @@ def _text(value: object, style: Any = BODY, color: str = "") -> Any:
 
 
 def _section(title: str, *parts: Any) -> list[Any]:
-    first, rest = parts[:1], parts[1:]
-    return [KeepTogether([_text(title, SECTION), *first]), *rest]
+    return [CondPageBreak(40 * mm), _text(title, SECTION), *parts]
 
 
 def _number(canvas: Any, document: Any) -> None:
@@ -198,9 +197,7 @@ def _fitting(name: str, limit: int) -> str:
 def _errors(matches: Sequence[Mapping[str, Any]]) -> list[Any]:
     from math import ceil, floor, log10
 
-    points = [
-        (m["depth"], m["error"]) for m in matches if m["depth"] is not None and isinstance(m["error"], (int, float))
-    ]
+    points = [(m["depth"], m["error"]) for m in matches if "depth" in m and isinstance(m.get("error"), (int, float))]
     logs = [log10(error) for _, error in points if error > 0]
     if not points:
         return []
@@ -283,7 +280,8 @@ def _dynamic(dynamic: Mapping[str, Any]) -> list[Any]:
 
 def _passes(view: Mapping[str, Any]) -> list[Any]:
     rows = [
-        [p["name"], f"{p['active']} of {p['runs']}", f"{p['nodes']:+d}", f"{p['seconds']:.2f}"] for p in view["passes"]
+        [p["name"], f"{p['active']} of {p['runs']}", f"{p['nodes']:+d}" if p["nodes"] else "0", f"{p['seconds']:.2f}"]
+        for p in view["passes"]
     ]
     columns = ("Pass", "Runs that changed something", "Nodes", "Seconds")
     return _section(f"Passes, {view['rounds']}", _table(columns, rows, (3, 3, 1, 1))) if rows else []
@@ -292,7 +290,8 @@ def _passes(view: Mapping[str, Any]) -> list[Any]:
 def _matches(view: Mapping[str, Any]) -> list[Any]:
     matches = view["matches"]
     rows = [
-        [m["rule"], _place(m), _nodes(m), _error(m["error"]), m["verdict"] or m["status"]] for m in matches[:MATCHES]
+        [m["rule"], _place(m), _nodes(m), _error(m.get("error")), m.get("verdict") or m["status"]]
+        for m in matches[:MATCHES]
     ]
     if not rows:
         return []
@@ -303,8 +302,8 @@ def _matches(view: Mapping[str, Any]) -> list[Any]:
 
 
 def _place(match: Mapping[str, Any]) -> str:
-    where = f"{match['root']} in {match['graph']}" if match["graph"] else match["root"]
-    return f"{where}: {match['reason']}" if match["status"] != "applied" and match["reason"] else where
+    where = f"{match['root']} in {match['graph']}" if match.get("graph") else match["root"]
+    return f"{where}: {match['reason']}" if match["status"] != "applied" and match.get("reason") else where
 
 
 def _nodes(match: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ function figure(item) {
     { class: "panel figure" },
     el("h2", {}, item.name),
     el("p", { class: "now" }, format(item.after), item.per ? el("span", { class: "per" }, " × ", name(item.per)) : null),
-    el("p", { class: "was" }, both ? ["was " + format(item.before) + " ", el("span", { class: "delta" }, change(item.before, item.after))] : item.text || ""),
+    el("p", { class: "was" }, both ? [el("span", {}, "was " + format(item.before)), el("span", { class: "delta" }, change(item.before, item.after))] : item.text || ""),
     both ? el("div", { class: "pair" }, bars(item.before, item.after, Math.max(item.before, item.after))) : null,
   );
 }
@@ -23,10 +23,10 @@ function barRow(label, value, track) {
   return el("li", { class: "row" }, el("span", { class: "label" }, label), el("span", { class: "value" }, value), el("span", { class: "track" }, track));
 }
 
-// A list of which the rest is shown on request.
-function folded(rows, kind, shown, what) {
-  const list = el("ul", { class: kind }, rows.slice(0, shown));
-  if (rows.length <= shown) return list;
+// ``list`` with the first of its rows; the rest is shown on request.
+function folded(list, rows, shown, what, outside = list) {
+  list.append(...rows.slice(0, shown));
+  if (rows.length <= shown) return outside;
   const button = el("button", { type: "button", class: "more", onclick: () => {
     const next = rows[shown];
     list.append(...rows.slice(shown));
@@ -34,7 +34,7 @@ function folded(rows, kind, shown, what) {
     next.setAttribute("tabindex", "-1");
     next.focus();
   } }, "Show " + count(rows.length - shown) + " more " + what);
-  return [list, button];
+  return [outside, button];
 }
 
 const CHART = { height: 300, left: 58, right: 14, top: 14, bottom: 42 };
@@ -46,7 +46,8 @@ function errorChart(matches, width, open) {
   const logs = points.filter((m) => m.error > 0).map((m) => Math.log10(m.error));
   const high = Math.ceil(logs.reduce((a, b) => Math.max(a, b), logs.length ? -Infinity : 0));
   const low = Math.min(high - 1, Math.floor(logs.reduce((a, b) => Math.min(a, b), logs.length ? Infinity : 0)));
-  const zero = CHART.height - CHART.bottom; // errors of exactly 0 have a line of their own below the scale
+  const height = logs.length ? CHART.height : 84;
+  const zero = height - CHART.bottom; // errors of exactly 0 have a line of their own below the scale
   const bottom = zero - 30;
   const rise = (rung) => bottom - ((bottom - CHART.top) * (rung - low)) / (high - low);
   const x = (depth) => CHART.left + (width - CHART.left - CHART.right) * depth;
@@ -59,7 +60,7 @@ function errorChart(matches, width, open) {
     marks.push(line(rise(rung), "grid"), text(rise(rung) + 4, "1e" + (rung < 0 ? "−" : "") + Math.abs(rung), "end", CHART.left - 10));
   }
   marks.push(line(zero, "axis"), text(zero + 4, "0", "end", CHART.left - 10));
-  marks.push(text(CHART.height - 12, "inputs", "start", CHART.left), text(CHART.height - 12, "outputs", "end", width - CHART.right));
+  marks.push(text(height - 12, "inputs", "start", CHART.left), text(height - 12, "outputs", "end", width - CHART.right));
   const dots = points.map((m) => svg(
     "circle",
     { cx: x(m.depth).toFixed(1), cy: y(m.error).toFixed(1), r: 4.5, class: m.status === "undone" ? "dot undone" : "dot", onclick: () => open(m) },
@@ -67,7 +68,7 @@ function errorChart(matches, width, open) {
   ));
   const largest = points.reduce((a, b) => (b.error > a.error ? b : a));
   const told = `Largest error of each check, from inputs to outputs; the largest of all is ${scientific(largest.error)} at ${largest.root}`;
-  return svg("svg", { viewBox: `0 0 ${width} ${CHART.height}`, width, height: CHART.height, role: "img", "aria-label": told }, marks, dots);
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": told }, marks, dots);
 }
 
 // The chart, drawn anew where the place for it changes.

@@ -40,26 +40,30 @@ def _macs(before: Record, after: Record) -> dict[str, Any]:
         first, second, per = found
         return _figure("MACs", "big", first, second, **({"per": per} if per else {}))
     unknown = [side["macs_unknown"] for side in (before, after) if side["macs"] is None]
-    text = f"not known: {unknown[0][0]}" if unknown and unknown[0] else "they depend on the sizes of inputs"
-    return _figure("MACs", "big", None, None, text=text)
+    if unknown:
+        return _figure("MACs", "big", None, None, text=f"not known of {unknown[0][0]}" if unknown[0] else "not known")
+    same = ", as before" if before["macs"] == after["macs"] else ""
+    return _figure("MACs", "big", None, None, text=f"by the sizes of inputs{same}")
 
 
 def sizes(before: Size, after: Size) -> tuple[int, int, str] | None:
     """Two sizes as numbers, and the dims that both are to be multiplied by ("" where none); None where they have no such
     form in common."""
     terms = _term(before), _term(after)
+    if terms[0][0] is None or terms[1][0] is None:
+        return None
     found = {per for factor, per in terms if factor != 0}
-    if len(found) > 1 or terms[0][0] is None or terms[1][0] is None:
+    if len(found) > 1:
         return None
     return terms[0][0], terms[1][0], found.pop() if found else ""
 
 
 def _term(size: Size) -> tuple[int | None, str]:
-    """(factor, dims) of a size; (None, the text) of a sum, and of what is not known."""
+    """(factor, dims) of a size; (None, "") of a sum, and of what is not known."""
     if isinstance(size, int):
         return size, ""
-    found = _TERM.fullmatch(str(size))
-    return (int(found["factor"] or 1), found["dims"]) if found else (None, str(size))
+    found = None if size is None else _TERM.fullmatch(size)
+    return (int(found["factor"] or 1), found["dims"]) if found else (None, "")
 
 
 def verdict(record: Record) -> dict[str, str]:

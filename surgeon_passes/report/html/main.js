@@ -22,14 +22,14 @@ function header(sections) {
 function removedSection() {
   const top = data.removed.reduce((most, [, gone]) => Math.max(most, gone), 1);
   const rows = data.removed.map(([rule, gone, times]) => barRow(name(rule), [count(gone), el("span", { class: "soft" }, " in " + count(times))], bars(0, gone, top, false)));
-  const body = rows.length ? folded(rows, "rows", 10, "rules") : el("p", { class: "empty" }, "No rule removed a node.");
+  const body = rows.length ? folded(el("ul", { class: "rows" }), rows, 10, "rules") : el("p", { class: "empty" }, "No rule removed a node.");
   return section("removed", "Nodes removed by rule", "nodes, and matches", body);
 }
 
 function operatorSection() {
   const top = data.operators.reduce((most, [, before, after]) => Math.max(most, before, after), 1);
   const rows = data.operators.map(([op, before, after]) => barRow(name(op), before === after ? count(after) : count(before) + " → " + count(after), bars(before, after, top)));
-  return section("operators", "Operators", [el("span", { class: "key old" }, "before"), el("span", { class: "key" }, "after")], folded(rows, "rows", 10, "operators"));
+  return section("operators", "Operators", [el("span", { class: "key old" }, "before"), el("span", { class: "key" }, "after")], folded(el("ul", { class: "rows" }), rows, 10, "operators"));
 }
 
 function tableOf(label, columns, rows) {
@@ -37,7 +37,9 @@ function tableOf(label, columns, rows) {
   const body = rows.map((cells) => el("tr", { role: "row" }, cells.map((value, place) => (place
     ? el("td", { role: "cell", class: columns[place][1] || "wraps", "data-label": columns[place][0] }, value)
     : el("th", { role: "rowheader", scope: "row", class: "wraps" }, value)))));
-  return el("div", { class: "table" }, el("table", { class: "stack", role: "table", "aria-label": label }, head, el("tbody", { role: "rowgroup" }, body)));
+  const list = el("tbody", { role: "rowgroup" });
+  const whole = el("div", { class: "table" }, el("table", { class: "stack", role: "table", "aria-label": label }, head, list));
+  return folded(list, body, 10, "rows", whole);
 }
 
 function passSection() {
@@ -56,14 +58,14 @@ function declinedSection() {
   const places = (group) => el("ul", { class: "places" }, group.places.map(([root, reason]) => el("li", {}, name(root), reason ? el("span", { class: "soft" }, " ", name(reason)) : null)), group.more ? el("li", { class: "soft" }, "… and " + count(group.more) + " more") : null);
   const rows = data.declined.map((group) => el("details", {}, el("summary", {}, el("span", { class: "times" }, count(group.times)), el("span", {}, name(group.reason), el("br"), el("span", { class: "soft" }, name(group.rule)))), places(group)));
   const total = data.declined.reduce((sum, group) => sum + group.times, 0) + (data.declined_more || 0);
-  const list = el("div", { class: "table" }, rows);
+  const list = folded(el("div", { class: "table" }), rows, 12, "reasons");
   return section("declined", "Declined", count(total) + (total === 1 ? " place" : " places") + " where a rule came close, by reason", rows.length ? list : el("p", { class: "empty" }, "No rule came close without being applied."), data.declined_more ? el("p", { class: "soft more" }, count(data.declined_more) + " more, of rarer reasons, are in the JSON record.") : null);
 }
 
 function listTable(part) {
   const rows = part.rows.map((cells) => cells.map((cell) => name(cell)));
   const more = part.more ? el("p", { class: "soft" }, "… and " + count(part.more) + " more in the JSON record") : null;
-  return el("div", { class: "rows more" }, el("h3", {}, part.title), tableOf(part.title, part.columns.map((title) => [title, ""]), rows), more);
+  return el("div", { class: "part" }, el("h3", {}, part.title), tableOf(part.title, part.columns.map((title) => [title, ""]), rows), more);
 }
 
 function dynamicSection() {

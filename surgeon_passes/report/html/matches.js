@@ -1,10 +1,19 @@
 // The table of matches: filters, search, order, pages, and the drawing of the one that is open.
 
-const PAGE = 50;
+const PAGE = matchMedia("(max-width: 760px)").matches ? 20 : 50;
+
+const NOTHING = { graph: "", verdict: "", reason: "", tensor: "", nodes: [], made: [] };
+
+function complete(row) {
+  for (const key in NOTHING) row[key] ??= NOTHING[key];
+  if (known(row.before)) row.gone = row.before - row.after;
+  if (row.macs) row.cost = row.macs[1] - row.macs[0];
+}
 
 class Matches {
   constructor(rows, drawings, names) {
     this.rows = rows;
+    for (const row of rows) complete(row);
     this.drawings = drawings;
     this.names = names;
     this.page = 0;
@@ -19,14 +28,14 @@ class Matches {
     this.body = el("tbody", { role: "rowgroup" });
     this.back = el("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
     this.next = el("button", { type: "button", onclick: () => this.turn(1) }, "Next");
-    this.search = el("input", { type: "search", id: "search", placeholder: "Rule, node, tensor, reason", oninput: () => {
+    this.search = el("input", { type: "search", id: "search-field", placeholder: "Rule, node, tensor, reason", oninput: () => {
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => this.look(this.search.value), 120);
     } });
     const made = el(
       "div",
       {},
-      el("div", { class: "controls" }, el("label", { class: "search" }, "Search", this.search), this.selects()),
+      el("div", { class: "controls" }, field("search", "Search", this.search), this.selects()),
       el("div", { class: "table" }, el("table", { class: "stack", role: "table", "aria-label": "Matches" }, this.head(), this.body)),
       el("div", { class: "pager" }, this.status, el("div", {}, this.back, this.next)),
     );
@@ -42,9 +51,9 @@ class Matches {
       const values = Array.from(tally).sort((a, b) => b[1] - a[1]);
       const options = values.map(([value, times]) => el("option", { value: "=" + value }, (value || "not checked") + " (" + count(times) + ")"));
       const label = key[0].toUpperCase() + key.slice(1);
-      const select = el("select", { onchange: () => this.filter(key, select.value) }, el("option", { value: "" }, "All"), options);
+      const select = el("select", { id: key + "-field", onchange: () => this.filter(key, select.value) }, el("option", { value: "" }, "All"), options);
       this.chosen[key] = select;
-      return el("label", {}, label, select);
+      return field("", label, select);
     });
   }
 
@@ -123,7 +132,7 @@ class Matches {
       el("th", { role: "rowheader", scope: "row" }, button),
       cell("At", "wraps whole", name(match.root), match.graph ? el("span", { class: "soft" }, " in ", name(match.graph)) : null),
       cell("Nodes", "number", nodes),
-      cell("MACs", "number", match.macs ? change(match.macs[0], match.macs[1]) || "–" : "–"),
+      cell("MACs", "number", match.cost === 0 ? "no change" : match.macs ? change(match.macs[0], match.macs[1]) : "–"),
       cell("Largest error", "number", scientific(match.error) || "–"),
       cell("Status", "", tag(match)),
     );
@@ -147,12 +156,13 @@ class Matches {
   }
 
   detail(match) {
+    const drawing = known(match.drawing) ? this.drawings[match.drawing] : null;
     const rows = [
       ["Why", match.reason],
       ["Nodes", match.nodes.length ? names(match.nodes) : null],
       ["New nodes", match.made.length ? names(match.made) : null],
-      ["Inputs", typed(match.inputs)],
-      ["Outputs", typed(match.outputs)],
+      ["Inputs", typed(drawing ? drawing.inputs.map((id) => this.names[id]) : match.inputs)],
+      ["Outputs", typed(drawing ? drawing.outputs.map((pair) => this.names[pair[1]]) : match.outputs)],
       ["Parameters", pairOf(match.parameters, count)],
       ["MACs", match.macs ? [pairOf(match.macs, FORMATS.big), match.macs[2] ? [" × ", name(match.macs[2])] : null] : null],
       ["Errors", known(match.error) ? ["largest " + scientific(match.error), match.tensor ? [" at ", name(match.tensor)] : null, known(match.mean) ? ", mean " + scientific(match.mean) : null] : null],
@@ -160,7 +170,6 @@ class Matches {
       ["Pass", [match.pass, known(match.seconds) ? ", " + Number(match.seconds).toPrecision(2) + " s" : null]],
     ];
     const terms = rows.filter(([, value]) => value && (!Array.isArray(value) || value.flat(Infinity).some(Boolean)));
-    const drawing = known(match.drawing) ? this.drawings[match.drawing] : null;
     return [
       el("dl", { class: "terms" }, terms.map(([term, value]) => [el("dt", {}, term), el("dd", {}, value)])),
       drawing ? sides(drawing, this.names) : match.undrawn ? el("p", { class: "soft" }, match.undrawn) : null,
@@ -181,6 +190,10 @@ class Matches {
     button.focus({ preventScroll: true });
     tr.scrollIntoView({ block: "center" });
   }
+}
+
+function field(kind, label, control) {
+  return el("div", { class: "field " + kind }, el("label", { for: control.id }, label), control);
 }
 
 const TONES = { applied: "good", undone: "bad", conflict: "warn", declined: "plain" };
@@ -204,5 +217,5 @@ function pairOf(pair, format) {
 }
 
 function folds(items) {
-  return items && items.length ? items.map((item) => el("div", {}, name(item.name), item.text)) : null;
+  return items && items.length ? items.map((item) => el("div", {}, name(item[0]), item[1])) : null;
 }

@@ -78,7 +78,13 @@ def dims(shape: Shape | None) -> str:
     """``1×64×N``; "" of a shape that is not known, "scalar" of none."""
     if shape is None:
         return ""
-    return "×".join("?" if dim is None else str(dim) for dim in shape) or "scalar"
+    return "×".join(map(_dim, shape)) or "scalar"
+
+
+def _dim(dim: int | str | None) -> str:
+    """A name or number as it is, what is computed in parentheses."""
+    text = "?" if dim is None else str(dim)
+    return f"({text})" if set(text) & set(" *+-(") else text
 
 
 def _detail(node: Node) -> str:

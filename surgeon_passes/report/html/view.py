@@ -15,9 +15,9 @@ from surgeon_passes.report.reasons import kind_of
 
 Record = Mapping[str, Any]
 
-MATCHES_BYTES = 2_500_000
+MATCHES_BYTES = 3_500_000
 """JSON of matches that the page holds; the record has all."""
-DRAWINGS_BYTES = 1_500_000
+DRAWINGS_BYTES = 1_200_000
 REASONS = 60
 PLACES = 30
 """Places that are listed of each reason."""
@@ -66,30 +66,51 @@ def _matches(found: Sequence[Record], names: Names) -> tuple[list[Any], list[Any
     """Rows, drawings, and how many there were; what was undone comes first where not all fit."""
     ordered = sorted(found, key=lambda match: match["status"] != UNDONE)
     rows: list[tuple[int, dict[str, Any]]] = []
-    drawings: list[dict[str, Any]] = []
-    room, canvas = MATCHES_BYTES, DRAWINGS_BYTES
+    canvas = _Canvas(names)
+    room = MATCHES_BYTES
     for match in ordered:
-        row = _row(match)
+        row = {**_row(match), **canvas.draw(match["region"])}
         room -= _size(row)
         if room < 0:
             break
-        if is_drawable(match["region"]):
-            held = len(names.found)
-            drawing = drawing_of(match["region"], names)
-            needed = _size(drawing) + _size(names.found[held:])
-            if canvas >= needed:
-                row["drawing"] = len(drawings)
-                drawings.append(drawing)
-                canvas -= needed
-            else:
-                names.forget(held)
-                row["undrawn"] = "Not drawn, to keep this file small: the JSON record has the region."
-        elif match["region"] is not None:
-            row["undrawn"] = "Not drawn, for its size: the JSON record has the region."
         rows.append((match["number"], row))
     drawable = sum(is_drawable(match["region"]) for match in found)
-    counts = {"matches_more": len(found) - len(rows), "drawn": len(drawings), "drawable": drawable}
-    return [row for _, row in sorted(rows, key=lambda pair: pair[0])], drawings, counts
+    counts = {"matches_more": len(found) - len(rows), "drawn": len(canvas.drawings), "drawable": drawable}
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0])], canvas.drawings, counts
+
+
+class _Canvas:
+    """Draws regions as long as there is room for them."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.drawings: list[dict[str, Any]] = []
+        self._room = DRAWINGS_BYTES
+
+    def draw(self, region: Record | None) -> dict[str, Any]:
+        """What a match's row says of its drawing; where there is none it names the tensors itself."""
+        if region is None:
+            return {}
+        if not is_drawable(region):
+            return {"undrawn": "Not drawn, for its size: the JSON record has the region.", **_boundary(region)}
+        held = len(self.names.found)
+        drawing = drawing_of(region, self.names)
+        self._room -= _size(drawing) + _size(self.names.found[held:])
+        if self._room < 0:
+            self.names.forget(held)
+            return {
+                "undrawn": "Not drawn, to keep this file small: the JSON record has the region.",
+                **_boundary(region),
+            }
+        self.drawings.append(drawing)
+        return {"drawing": len(self.drawings) - 1}
+
+
+def _boundary(region: Record) -> dict[str, Any]:
+    return {
+        "inputs": [[t["name"], type_text(t)] for t in region["inputs"][:NAMED]],
+        "outputs": [[pair["after"]["name"], type_text(pair["after"])] for pair in region["outputs"][:NAMED]],
+    }
 
 
 def _size(value: object) -> int:
@@ -97,6 +118,7 @@ def _size(value: object) -> int:
 
 
 def _row(match: Record) -> dict[str, Any]:
+    """What is said of a match, less what there is nothing to say of."""
     region, place = match["region"], match["place"]
     row = {
         "rule": match["rule"],
@@ -107,47 +129,49 @@ def _row(match: Record) -> dict[str, Any]:
         "verdict": match["verdict"],
         "reason": match["reason"],
         "nodes": _some(match["nodes"]),
-        "made": [],
-        "error": match["max_error"],
-        "mean": match["mean_error"],
+        "error": _rounded(match["max_error"]),
+        "mean": _rounded(match["mean_error"]),
         "tensor": match["tensor"],
-        "seconds": match["seconds"],
+        "seconds": _rounded(match["seconds"]),
         "depth": None if place is None else place["depth"],
     }
-    return row if region is None else {**row, **_changes(region)}
+    whole = row if region is None else {**row, **_changes(region)}
+    return {key: value for key, value in whole.items() if value not in (None, "", [])}
 
 
 def _changes(region: Record) -> dict[str, Any]:
     before, after = _nodes(region["removed"]), _nodes(region["added"])
     macs = sizes(region["macs_before"], region["macs_after"])
+    is_same = region["macs_before"] is not None and region["macs_before"] == region["macs_after"]
     return {
         "made": _some([node["label"] for node in after]),
         "before": len(before),
         "after": len(after),
-        "gone": len(before) - len(after),
         "macs": macs,
-        "cost": None if macs is None else macs[1] - macs[0],
+        "cost": 0 if is_same else None,
         "parameters": [region["parameters_before"], region["parameters_after"]],
-        "inputs": [[t["name"], type_text(t)] for t in region["inputs"][:NAMED]],
-        "outputs": [[pair["after"]["name"], type_text(pair["after"])] for pair in region["outputs"][:NAMED]],
         "folds": _folds(region),
     }
+
+
+def _rounded(number: float | str | None) -> float | str | None:
+    return float(f"{number:.3g}") if isinstance(number, (int, float)) else number
 
 
 def _nodes(nodes: Iterable[Record]) -> list[Record]:
     return [node for node in nodes if node["op"] != "Constant"]
 
 
-def _folds(region: Record) -> list[dict[str, str]]:
-    """What is told of each weight that is new, and of the whole fold."""
+def _folds(region: Record) -> list[tuple[str, str]]:
+    """(name, what is told) of each weight that is new, and of the whole fold."""
     found = []
     for weight in region["weights"][:NAMED]:
         text = " is new"
         if isinstance(weight["distance"], float) and isinstance(weight["norm"], float):
             text = f": L2 distance {weight['distance']:.4g} from one of norm {weight['norm']:.4g}"
-        found.append({"name": weight["tensor"], "text": text})
+        found.append((weight["tensor"], text))
     settings = [f"{key} {region[key]:.4g}" for key in ("epsilon", "group") if region[key] is not None]
-    return [*found, {"name": ", ".join(settings), "text": ""}] if found and settings else found
+    return [*found, ("", ", ".join(settings))] if found and settings else found
 
 
 def _removed(matches: Iterable[Record]) -> list[tuple[str, int, int]]:
@@ -254,7 +278,7 @@ def _facts(record: Record) -> list[tuple[str, str]]:
     source = record["source"]
     producer = f"{source['producer']} {source['producer_version']}".strip()
     facts = [("Producer", producer or "not said"), ("Opset", _opsets(source["opsets"])), ("IR", source["ir_version"])]
-    return [*((label, str(value)) for label, value in facts), ("SHA-256", source["sha256"][:12])]
+    return [*((label, str(value)) for label, value in facts), ("SHA-256", (source["sha256"] or "not known")[:12])]
 
 
 def _opsets(opsets: Mapping[str, int]) -> str:
