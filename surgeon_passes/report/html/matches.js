@@ -4,7 +4,13 @@ const PAGE = matchMedia("(max-width: 760px)").matches ? 20 : 50;
 
 const NOTHING = { graph: "", verdict: "", reason: "", tensor: "", nodes: [], made: [] };
 
-function complete(row) {
+// What the data leaves out: what is empty, what follows from the rest, labels that are in the drawing.
+function complete(row, drawing) {
+  const labels = (side) => side.filter((node) => node[0] !== "constant").map((node) => node[1]);
+  if (drawing) {
+    row.nodes ??= labels(drawing.before);
+    row.made ??= labels(drawing.after);
+  }
   for (const key in NOTHING) row[key] ??= NOTHING[key];
   if (known(row.before)) row.gone = row.before - row.after;
   if (row.macs) row.cost = row.macs[1] - row.macs[0];
@@ -13,7 +19,7 @@ function complete(row) {
 class Matches {
   constructor(rows, drawings, names) {
     this.rows = rows;
-    for (const row of rows) complete(row);
+    for (const row of rows) complete(row, drawings[row.drawing]);
     this.drawings = drawings;
     this.names = names;
     this.page = 0;

@@ -69,7 +69,7 @@ def _matches(found: Sequence[Record], names: Names) -> tuple[list[Any], list[Any
     canvas = _Canvas(names)
     room = MATCHES_BYTES
     for match in ordered:
-        row = {**_row(match), **canvas.draw(match["region"])}
+        row = _without_drawn(match, {**_row(match), **canvas.draw(match["region"])})
         room -= _size(row)
         if room < 0:
             break
@@ -77,6 +77,15 @@ def _matches(found: Sequence[Record], names: Names) -> tuple[list[Any], list[Any
     drawable = sum(is_drawable(match["region"]) for match in found)
     counts = {"matches_more": len(found) - len(rows), "drawn": len(canvas.drawings), "drawable": drawable}
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])], canvas.drawings, counts
+
+
+def _without_drawn(match: Record, row: dict[str, Any]) -> dict[str, Any]:
+    """The row less the labels that its drawing has."""
+    if "drawing" in row:
+        row.pop("made", None)
+        if sorted(match["nodes"]) == sorted(node["label"] for node in _nodes(match["region"]["removed"])):
+            row.pop("nodes", None)
+    return row
 
 
 class _Canvas:
