@@ -147,4 +147,5 @@ def _measure(state: State, edit: Edit, verdict: Verdict) -> None:
     decision = edit.decision
     decision.trace = trace(edit, state.index, state.types)
     if verdict.error is not None or verdict.tensor:
-        decision.metrics = {**decision.metrics, "max_error": verdict.error, "tensor": verdict.tensor}
+        found = {"max_error": verdict.error, "mean_error": verdict.mean, "tensor": verdict.tensor}
+        decision.metrics = {**decision.metrics, **found}
