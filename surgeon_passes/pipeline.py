@@ -37,7 +37,7 @@ from surgeon_passes.passes import (
 from surgeon_passes.passes.registry import pass_kinds
 from surgeon_passes.passes.rewrite import DEFAULT_SETS
 from surgeon_passes.passes.specialize import Shape
-from surgeon_passes.passes.state import Observer, Progress, Verify
+from surgeon_passes.passes.state import Observer, Permit, Progress, Verify
 from surgeon_passes.passes.text import parse_passes
 from surgeon_passes.report.counts import Counts
 from surgeon_passes.result import Result
@@ -141,13 +141,15 @@ class Pipeline:
         keep: Iterable[str] = (),
         only: Only | str | None = None,
         isolate: bool | Isolate = False,
+        permit: Permit | None = None,
     ) -> Result:
         """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result
         where it is valid and was shown equal (``result.exit_code`` is neither 4 nor 5).
 
         ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
-        nodes and tensors that stay as they are; ``only`` is the part that may change. ``isolate`` runs ONNX Runtime in a
-        process of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
+        nodes and tensors that stay as they are; ``only`` is the part that may change. ``permit`` is asked of each rewrite of
+        a rule, with its name and a trace of what goes and comes, and may refuse it. ``isolate`` runs ONNX Runtime in a process
+        of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
@@ -155,7 +157,7 @@ class Pipeline:
         with _no_collection(), _blaming(source), isolated(isolate), with_libraries(options.custom_ops):
             registry = registry or Registry.installed()
             names = _names(skip)
-            switches = Switches(frozenset(names), tuple(_names(keep)), only)
+            switches = Switches(frozenset(names), tuple(_names(keep)), only, permit)
             run = Run(
                 self.without(names, registry), load(source), options, registry, tuple(observers), progress, switches
             )

@@ -24,7 +24,7 @@ from surgeon_passes.ops.custom import find
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
 from surgeon_passes.passes.prepare import Draft
-from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
+from surgeon_passes.passes.state import InvariantError, Observer, Permit, Progress, State, Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import count
 from surgeon_passes.result import Result
@@ -52,6 +52,7 @@ class Switches:
     skip: frozenset[str] = frozenset()
     keep: tuple[str, ...] = ()
     only: Only | str | None = None
+    permit: Permit | None = None
 
 
 @dataclass(eq=False)
@@ -234,6 +235,7 @@ class Run:
             keep=self.switches.keep,
             only=self.switches.only,
             skip=self.switches.skip,
+            permit=self.switches.permit,
         )
         self.attach_checker(state)
         for step in (p for p in self.pipeline.passes if p.once and not isinstance(p, Preparation)):
