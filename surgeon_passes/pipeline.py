@@ -148,8 +148,8 @@ class Pipeline:
 
         ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
         nodes and tensors that stay as they are; ``only`` is the part that may change. ``permit`` is asked of each rewrite of
-        a rule, with its name and a trace of what goes and comes, and may refuse it. ``isolate`` runs ONNX Runtime in a process
-        of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
+        a rule, with its name and a trace of what goes and comes, and may refuse it. ``isolate`` runs ONNX Runtime in a
+        process of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """

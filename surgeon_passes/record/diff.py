@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -111,7 +111,7 @@ def _why(match: Match, other: Record) -> str:
     """What the other record says of a place at which it has no such match."""
     entry = next((rule for rule in other["rules"] if rule["name"] == match["rule"]), None)
     if entry is None:
-        return "there was no such rule"
+        return "nothing was decided under this name"
     if not entry["activated"]:
         return "the rule was left out"
     there = [m for m in (*other["matches"], *other["near_misses"]) if m["status"] != "applied"]
@@ -128,13 +128,13 @@ def _why(match: Match, other: Record) -> str:
 
 
 def _facts(old: Record, new: Record) -> Iterator[str]:
-    yield from _changes("", old["tools"], new["tools"])
+    yield from changes("", old["tools"], new["tools"])
     a, b = old["source"], new["source"]
     if a["sha256"] != b["sha256"] or a["sha256"] is None:
         yield "the source is another file"
     for name in ("producer", "producer_version", "ir_version"):
-        yield from _changes("", {name: a[name]}, {name: b[name]})
-    yield from _changes("opset ", a["opsets"], b["opsets"])
+        yield from changes("", {name: a[name]}, {name: b[name]})
+    yield from opset_changes(a["opsets"], b["opsets"])
     for side in ("inputs", "outputs"):
         yield from _interface(side[:-1], a[side], b[side])
     for name in ("pipeline", "skip", "keep", "only", "verify"):
@@ -142,23 +142,32 @@ def _facts(old: Record, new: Record) -> Iterator[str]:
             yield f"other options: {name}"
     if old["seed"] != new["seed"]:
         yield f"seed: {old['seed']} -> {new['seed']}"
-    yield from _changes("", old["before"]["operators"], new["before"]["operators"], 0)
+    yield from changes("", old["before"]["operators"], new["before"]["operators"], 0)
 
 
-def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any], missing: Any = "none") -> Iterator[str]:
+def changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any], missing: Any = "none") -> Iterator[str]:
+    """A line for each name whose values differ."""
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name, missing), new.get(name, missing)
         if was != now:
             yield f"{prefix}{name}: {was} -> {now}"
 
 
+def opset_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[str]:
+    """A line for each domain whose opset differs."""
+    was, now = ({domain or "ai.onnx": version for domain, version in side.items()} for side in (old, new))
+    yield from changes("opset ", was, now)
+
+
 def _interface(what: str, old: Sequence[Match], new: Sequence[Match]) -> Iterator[str]:
     for place, (was, now) in enumerate(zip_longest(old, new)):
-        shown = [value if value is None else f"{value['dtype']}{value['shape']}" for value in (was, now)]
-        if shown[0] != shown[1]:
-            yield f"{what} {place}: {shown[0] or 'none'} -> {shown[1] or 'none'}"
+        if shape_key(was) != shape_key(now):
+            shown = ["none" if value is None else f"{value['dtype']}{value['shape']}" for value in (was, now)]
+            yield f"{what} {place}: {shown[0]} -> {shown[1]}"
 
 
-def by_rule(matches: Iterable[Match], of: Callable[[Match], bool] = lambda match: True) -> Counter[str]:
-    """How many matches each rule has."""
-    return Counter(match["rule"] for match in matches if of(match))
+def shape_key(value: Match | None) -> Any:
+    """Element type and dims; what a dim is called is one more name."""
+    if value is None or value["shape"] is None:
+        return None if value is None else (value["dtype"], None)
+    return value["dtype"], [dim if isinstance(dim, int) else "open" for dim in value["shape"]]

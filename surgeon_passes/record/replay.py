@@ -16,6 +16,7 @@ from surgeon_passes.passes.rewrite import NOT_PERMITTED
 from surgeon_passes.passes.state import Progress
 from surgeon_passes.pipeline import MAX_ITERATIONS, Pipeline, Source, load
 from surgeon_passes.record.diff import Diff, Record, diff
+from surgeon_passes.record.pairing import Match
 from surgeon_passes.record.structure import structure_of
 from surgeon_passes.region import Tolerances
 from surgeon_passes.result import Result
@@ -36,7 +37,7 @@ class Replay:
     reproduced: bool
     """whether the result is the recorded one, byte for byte"""
     diff: Diff
-    left: tuple[Mapping[str, Any], ...] = ()
+    left: tuple[Match, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -58,8 +59,8 @@ def replay(
 
     On the recorded file everything is done as then. On another, rules make only rewrites of a structure that the record
     holds; inputs that are called otherwise are told apart by their place. ``rules`` are those that were given as objects
-    then, ``data`` are inputs in the place of the recorded ones. Raises UsageError for a record that cannot be done again, or not on
-    this model; SurgeonError for the model.
+    then, ``data`` are inputs in the place of the recorded ones. Raises UsageError for a record that cannot be done again, or
+    not on this model; SurgeonError for the model.
     """
     options = record["options"]
     if options["not_replayable"] and (data is None or options["pipeline"] is None):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from surgeon_passes.errors import visible
 from surgeon_passes.record.diff import Diff
 from surgeon_passes.record.pairing import Match
+
+if TYPE_CHECKING:
+    from surgeon_passes.record.replay import Replay
 
 LISTED = 40
 """Matches of one kind that are listed."""
@@ -52,3 +56,13 @@ def _cut(sign: str, lines: Iterable[str]) -> Iterator[str]:
     yield from (f"{sign} {line}" for line in found[:LISTED])
     if len(found) > LISTED:
         yield f"{sign} … and {len(found) - LISTED} more"
+
+
+def show_replay(found: Replay) -> str:
+    """Lines: whether it is the recorded file and the recorded result, then what differs."""
+    if found.same_file and found.reproduced:
+        return "the recorded file, and the recorded result, byte for byte\n"
+    first = "the recorded file, but another result" if found.same_file else "another file than the recorded one"
+    why = "the record holds none of this structure; left alone"
+    left = _cut("+", (f"{_at(match)}: {why}" for match in found.left))
+    return "\n".join([first, show(found.diff).rstrip("\n"), *map(visible, left)]) + "\n"

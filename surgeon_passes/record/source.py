@@ -97,17 +97,18 @@ def source_record(result: Result) -> dict[str, Any]:
         "path": result.source,
         "sha256": sha256,
         "bytes": size,
-        **(_proto_record(proto) if proto is not None else _proto_record(result.light)),
+        **(proto_record(proto) if proto is not None else proto_record(result.light)),
     }
 
 
 def result_record(result: Result) -> dict[str, Any]:
     """``sha256`` is of the file that ``save`` writes; where weights lie beside it, of the same model in one file."""
     sha256, size = digest_of_model(vars(result).get("proto", result.light), result.weights)
-    return {"sha256": sha256, "bytes": size, "external_data": result.external, **_proto_record(result.light)}
+    return {"sha256": sha256, "bytes": size, "external_data": result.external, **proto_record(result.light)}
 
 
-def _proto_record(proto: onnx.ModelProto) -> dict[str, Any]:
+def proto_record(proto: onnx.ModelProto) -> dict[str, Any]:
+    """Where a model comes from, and its interface."""
     held = {t.name for t in proto.graph.initializer}
     return {
         "producer": proto.producer_name,
