@@ -68,6 +68,8 @@ class Result:
     """whether ONNX Runtime was kept in a process of its own"""
     ran: Ran = field(default_factory=Ran)
     """how the run was told to go, and how it went: for the record"""
+    checked_at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """shapes of the inputs of the end check's first run, where there was one"""
     stamp: tuple[int, int, int] | None = None
     """tells whether the file that the model was read from is still the same"""
     latency: Latency | None = None

@@ -141,6 +141,7 @@ class Run:
             find_near_misses=partial(self.near_misses, light, weights),
             ran=self.ran(outcome.state),
             stamp=self.stamp,
+            checked_at=self.checked_at(),
         )
 
     def ran(self, state: State) -> Ran:
@@ -305,6 +306,11 @@ class Run:
                 samples = generate_samples(model, self.input_shapes(), self.verify.seed)
                 self._feeds = [s.feeds for s in samples], [s.outputs for s in samples]
         return self._feeds
+
+    def checked_at(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the first inputs that original and result were run on."""
+        first = self._feeds[0][:1] if self._feeds is not None else []
+        return {name: value.shape for feeds in first for name, value in feeds.items() if hasattr(value, "shape")}
 
     def input_shapes(self) -> dict[str, list[Any]]:
         """The inputs' dims as the result has them, so that feeds fit both."""
