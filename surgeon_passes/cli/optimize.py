@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from surgeon_passes.cli.baseline import DRIFT, DRIFTED, drifted, find_baseline
 from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, isolation, progress_line, runtime_options, say
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 from surgeon_passes.errors import UsageError
+
+if TYPE_CHECKING:
+    from surgeon_passes.stages import Stages
 
 EXIT_CODES = """\b
 Exit codes, the first that holds:
@@ -54,6 +57,20 @@ With --force the file is written with 8, 4 and 5 too."""
     default=None,
     help="Measure original and result in ONNX Runtime.  [default: only without MODEL]",
 )
+@click.option(
+    "--batch", "batches", multiple=True, type=click.IntRange(1), help="A size for open first dims, with --latency."
+)
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads on which latency is measured."
+)
+@click.option("--keep-if-faster", "faster", is_flag=True, help="Undo rules without which the result is faster.")
+@click.option("--stages", "in_stages", is_flag=True, help="Measure the model after each pass.")
+@click.option(
+    "--evaluate", metavar="MODULE:FUNCTION", help="A metric of a model, higher is better, taken after each pass."
+)
+@click.option(
+    "--max-drop", type=click.FloatRange(0), help="Undo what lowers the metric of --evaluate by more than this."
+)
 @click.option("--dry-run", is_flag=True, help="Report only; write nothing.")
 @runtime_options
 @click.option("--force", is_flag=True, help="Write the result even where it was not shown equal, or drifted.")
@@ -81,6 +98,12 @@ def _optimize(
     baseline: str | None,
     drift: float,
     latency: bool | None,
+    batches: tuple[int, ...],
+    threads: int,
+    faster: bool,
+    in_stages: bool,
+    evaluate: str | None,
+    max_drop: float | None,
     dry_run: bool,
     force: bool,
     isolate: bool,
@@ -105,6 +128,7 @@ def _optimize(
         if place is not None and not dry_run:
             check_writable(place)
     pipeline = chosen.pipeline(own)
+    stages = _stages(in_stages, evaluate, max_drop, threads)
     with progress_line() as progress:
         result = pipeline.run(
             source,
@@ -115,9 +139,11 @@ def _optimize(
             keep=keep,
             only=only,
             isolate=apart,
+            stages=stages,
+            keep_if_faster=faster,
         )
-        if model is None if latency is None else latency:
-            result.measure_latency()
+        if (model is None or bool(batches)) if latency is None else latency:
+            result.measure_latency(batches, threads)
     text = result.report()
     say(text, nl=False)
     code = DRIFTED if drifted(result, held, drift) else result.exit_code
@@ -134,6 +160,16 @@ def _optimize(
         return code
     result.save(output)
     return code
+
+
+def _stages(wanted: bool, evaluate: str | None, max_drop: float | None, threads: int) -> Stages | bool:
+    """Raises UsageError for a metric that cannot be found, and for a drop of none."""
+    from surgeon_passes.stages import Stages
+    from surgeon_passes.stages.named import function_of
+
+    if not wanted and evaluate is None and max_drop is None:
+        return False
+    return Stages(None if evaluate is None else function_of(evaluate), max_drop, threads=threads)
 
 
 def _require_apart(model: str | None, output: str | None, file: str | None, option: str) -> None:

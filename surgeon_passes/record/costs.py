@@ -51,10 +51,10 @@ class ModelCost:
     at: int | None
 
 
-def model_cost(model: Model, shapes: Mapping[str, Sequence[int]]) -> ModelCost:
+def model_cost(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelCost:
     """What a run of ``model`` costs; ``shapes`` of its inputs, where they are known, tell symbolic dims. Constants that nodes
     read count, in Constant nodes too."""
-    return _Counter(State(model, Registry(), Verify("off"))).cost(shapes)
+    return _Counter(State(model, Registry(), Verify("off"))).cost(shapes or {})
 
 
 class _Counter:

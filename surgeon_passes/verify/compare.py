@@ -212,7 +212,7 @@ def _compare_floats(a: Array, b: Array, bound: float, absolute: float, axis: int
         reason = _nonfinite(a, b)
         if reason:
             return Difference(np.inf, reason)
-        gap, scale, top = _gaps(*_finite(a, b), axis)
+        gap, scale, top = channel_gaps(a, b, axis)
     if not gap.any():
         return Difference()
     if (gap <= bound * scale).all():

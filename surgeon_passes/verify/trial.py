@@ -163,7 +163,7 @@ class Trial:
                 self.mean = mean_gap(values[before], values[after]) or 0.0 if found.error else 0.0
 
     def _are_made_up_sizes(self, kind: str, before: Value, after: Value) -> bool:
-        """Whether both are empty, of one rank, their sizes made-up numbers that were fed: of no elements all are legal."""
+        """Whether both are empty, of one rank, of sizes that may be the made-up numbers that were fed: any is legal."""
         if kind == "data" or not (isinstance(before, np.ndarray) and isinstance(after, np.ndarray)):
             return False
         sized = before.ndim == after.ndim and before.shape != after.shape
