@@ -151,6 +151,8 @@ def test_wheel_holds_one_import_package(built: Path) -> None:
     )
     assert packed == families()
     assert "surgeon_passes/py.typed" in names
+    page = [p.relative_to(ROOT) for p in (ROOT / "surgeon_passes" / "report" / "html").glob("*.[!p]*") if p.is_file()]
+    assert len(page) == 7 and set(map(str, page)) <= set(names)
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "surgeon_passes").rglob("*.py") if "patterns" not in p.parts}
     assert modules <= set(names)
 

@@ -6,7 +6,9 @@ import sys
 
 import click
 
+from surgeon_passes.cli.baseline import baseline
 from surgeon_passes.cli.bench import bench
+from surgeon_passes.cli.decisions import decisions, replay
 from surgeon_passes.cli.explain import explain
 from surgeon_passes.cli.groups import groups
 from surgeon_passes.cli.optimize import optimize
@@ -24,7 +26,7 @@ def main() -> None:
     """Verified rewrites for ONNX models: the same function as a smaller, static, faster graph."""
 
 
-for _command in (optimize, passes, pipelines, explain, rules, groups, value, bench):
+for _command in (optimize, passes, pipelines, explain, rules, groups, value, bench, replay, decisions, baseline):
     main.add_command(_command)
 
 

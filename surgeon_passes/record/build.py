@@ -18,6 +18,8 @@ from surgeon_passes.traces import StepTrace
 if TYPE_CHECKING:
     from surgeon_passes.report.counts import Counts
     from surgeon_passes.result import Result
+    from surgeon_passes.stages.stage import Stage
+    from surgeon_passes.timing.latency import Latency
 
 FORMAT = "surgeon-passes decisions"
 VERSION = 1
@@ -68,7 +70,8 @@ def record(result: Result) -> dict[str, Any]:
             }
             for b in result.blocks
         ],
-        "latency": _latency(result),
+        "latency": None if result.latency is None else _latency(result.latency),
+        "stages": [_stage(stage) for stage in result.stages],
         "health": [
             {"kind": f.kind, "severity": f.severity, "text": f.text, "where": list(f.where)} for f in result.health
         ],
@@ -78,10 +81,10 @@ def record(result: Result) -> dict[str, Any]:
 
 
 def _costs(result: Result) -> tuple[ModelCost, ModelCost]:
-    after = model_cost(import_model(result.light, result.source, result.weights))
+    after = model_cost(import_model(result.light, result.source, result.weights), result.checked_at)
     if result.original is None:
         return after, after
-    return model_cost(import_model(result.original, result.source, result.weights)), after
+    return model_cost(import_model(result.original, result.source, result.weights), result.checked_at), after
 
 
 def _counts(counts: Counts, cost: ModelCost) -> dict[str, Any]:
@@ -92,6 +95,7 @@ def _counts(counts: Counts, cost: ModelCost) -> dict[str, Any]:
         "constant_bytes": counts.bytes,
         "parameters": cost.parameters,
         "macs": number(cost.macs),
+        "macs_at": {"sizes": dict(cost.sizes), "macs": cost.at},
         "macs_unknown": list(cost.unknown),
         "costs": [
             {
@@ -191,14 +195,35 @@ def _source(source: Any, tensors: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _latency(result: Result) -> dict[str, Any] | None:
-    found = result.latency
-    if found is None:
-        return None
+def _latency(found: Latency) -> dict[str, Any]:
     return {
         "before_ms": found.before,
         "after_ms": found.after,
         "rounds": found.rounds,
         "shapes": {name: list(shape) for name, shape in (found.shapes or {}).items()},
         "reason": found.reason,
+        "batch": found.batch,
+        "threads": found.threads,
+        "p99_ms": None if found.sides is None else [side.p99 for side in found.sides],
+        "spread_ms": None if found.sides is None else [side.spread for side in found.sides],
+        "ratio": None if found.ratio is None else [found.ratio.low, found.ratio.median, found.ratio.high],
+        "slower": found.is_slower,
+        "more": [_latency(further) for further in found.more],
+    }
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "round": stage.round,
+        "nodes": stage.nodes,
+        "constant_bytes": stage.bytes,
+        "parameters": stage.parameters,
+        "macs": number(stage.macs),
+        "latency_ms": stage.latency,
+        "drift": plain(stage.drift),
+        "drift_at": stage.drift_at,
+        "metric": plain(stage.metric),
+        "undone": stage.undone,
+        "guilty": list(stage.guilty),
     }

@@ -22,6 +22,13 @@ def encoded(record: Mapping[str, Any]) -> bytes:
     return (json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
 
+def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A decision record. Raises ModelError."""
+    from surgeon_passes.record.build import FORMAT, VERSION
+
+    return read_json(path, FORMAT, VERSION, "a decision record")
+
+
 def read_json(path: str | os.PathLike[str], form: str, version: int, what: str) -> dict[str, Any]:
     """What a file of format ``form`` holds; ``what`` names that in messages. Raises ModelError in one line for a file that
     cannot be read, is another kind of file, or was written by a later version."""

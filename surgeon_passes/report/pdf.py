@@ -61,6 +61,7 @@ def render_pdf(record: Mapping[str, Any]) -> bytes:
         *_head(view),
         *_bars(view),
         *_errors(view["matches"]),
+        *_times(view),
         *_health(view),
         *_declined(view),
         *_dynamic(view["dynamic"]),
@@ -250,6 +251,15 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], shares: Seq
         )
     )
     return table
+
+
+def _times(view: Mapping[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for table in filter(None, (view["latency"], view["stages"])):
+        notes = [*table.get("undone", ()), *filter(None, [table.get("slower")])]
+        shares = [2.2, *([1.2] * (len(table["columns"]) - 1))]
+        found += _section(table["title"], *map(_text, notes), _table(table["columns"], table["rows"], shares))
+    return found
 
 
 def _health(view: Mapping[str, Any]) -> list[Any]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE, Decision
@@ -18,6 +17,8 @@ from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
 from surgeon_passes.report.health import BLOCKS, Finding
 from surgeon_passes.report.reasons import kind_of
+from surgeon_passes.report.stages import print_stages
+from surgeon_passes.report.table import Table
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -29,28 +30,6 @@ LISTED = 8
 """Rows of a table of dynamic operators; ``result.dynamic`` holds all."""
 NAMED = 3
 """Tensors that a row names."""
-STYLES = {
-    "equal": "green",
-    "verified": "green",
-    "inconclusive": "yellow",
-    "unverified": "yellow",
-    "warning": "yellow",
-    "different": "red",
-    "refuted": "red",
-}
-"""On a terminal, by the first word of a cell."""
-
-
-class _Table(Table):
-    """Names of a model may hold line breaks, and what a terminal would obey."""
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(_cell(c) if isinstance(c, str) else c for c in cells), **options)
-
-
-def _cell(text: str) -> Text:
-    """As text, not as a string, in which rich would replace ``:name:``."""
-    return Text(visible(text), style=STYLES.get(re.split(r"[ ,:]", text, maxsplit=1)[0], ""))
 
 
 def render(result: Result) -> str:
@@ -63,6 +42,8 @@ def render(result: Result) -> str:
 def show(result: Result, console: Console) -> None:
     """Sections: what was measured, rules that were applied, what was undone, what was declined and why."""
     _head(console, result)
+    if result.stages:
+        print_stages(console, result.stages)
     _operators(console, result)
     _dynamic(console, result)
     _applied(console, [d for d in result.decisions if d.status == APPLIED])
@@ -78,7 +59,7 @@ def _head(console: Console, result: Result) -> None:
     if result.verify.mode == "off":
         console.print(Text("NOT VERIFIED: verification is off (verify=off)", style="bold yellow"))
     console.print(Text(visible(result.source), style="bold"))
-    table = _Table(box=None, show_header=False, pad_edge=False)
+    table = Table(box=None, show_header=False, pad_edge=False)
     before, after = _files(result)
     ended = "converged after" if result.converged else "stopped after"
     table.add_row("nodes", f"{result.before.nodes} -> {result.after.nodes}")
@@ -101,7 +82,13 @@ def _head(console: Console, result: Result) -> None:
     left = result.dynamic_items
     table.add_row("static shapes", "yes" if result.is_static else f"no: {len(left)} tensors left{_first(left)}")
     if result.latency is not None:
-        table.add_row("latency", str(result.latency))
+        for latency in result.latency.all:
+            title = "latency" if latency.batch is None else f"latency, batch {latency.batch}"
+            table.add_row(title, str(latency))
+            if latency.details:
+                table.add_row("", latency.details)
+            if latency.is_slower:
+                table.add_row("", "THE RESULT IS SLOWER; --keep-if-faster looks for the rules that cost time")
     table.add_row("seconds", f"{result.seconds:.2f}")
     console.print(table)
 
@@ -156,7 +143,7 @@ def _operators(console: Console, result: Result) -> None:
     before, after = result.before.operators, result.after.operators
     changed = [op for op in sorted(before | after) if before[op] != after[op]]
     if changed:
-        table = _Table("operator", "before", "after", box=None, pad_edge=False)
+        table = Table("operator", "before", "after", box=None, pad_edge=False)
         for op in changed:
             table.add_row(op, str(before[op]), str(after[op]))
         console.print()
@@ -166,7 +153,7 @@ def _operators(console: Console, result: Result) -> None:
 def _dynamic(console: Console, result: Result) -> None:
     rows = _dynamic_rows(*_files(result))
     if rows:
-        table = _Table("dynamics", "before", "after", box=None, pad_edge=False)
+        table = Table("dynamics", "before", "after", box=None, pad_edge=False)
         for row in rows:
             table.add_row(*row)
         console.print()
@@ -194,7 +181,7 @@ def _dynamic_rows(before: FileCounts, after: FileCounts) -> list[tuple[str, str,
 def _sources(console: Console, title: str, found: Sequence[DataDependent | UnknownSize]) -> None:
     if not found:
         return
-    table = _Table(title, "why", "makes dynamic", box=None, pad_edge=False)
+    table = Table(title, "why", "makes dynamic", box=None, pad_edge=False)
     for source in found[:LISTED]:
         table.add_row(_at(source.node, source.graph), source.reason, _some(source.tensors))
     _print_listed(console, table, len(found))
@@ -206,7 +193,7 @@ def _from_sizes(console: Console, dynamic: Dynamic) -> None:
         groups[left.op, left.reason].append(_at(left.node, left.graph))
     if not groups:
         return
-    table = _Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
+    table = Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (op, reason), places in ordered[:LISTED]:
         table.add_row(op, str(len(places)), reason, places[0])
@@ -217,7 +204,7 @@ def _blocks(console: Console, blocks: Sequence[Block]) -> None:
     if not blocks:
         return
     title = f"{len(blocks)} multi-branch block{'s' * (len(blocks) > 1)} left"
-    table = _Table(title, "on", "branches", "why", box=None, pad_edge=False)
+    table = Table(title, "on", "branches", "why", box=None, pad_edge=False)
     for block in blocks[:LISTED]:
         branches = " + ".join(way or block.tensor for way in block.branches)
         table.add_row(_at(block.node, block.graph), block.tensor, branches, _short(block.reason))
@@ -227,7 +214,7 @@ def _blocks(console: Console, blocks: Sequence[Block]) -> None:
 def _health(console: Console, found: Sequence[Finding]) -> None:
     if not found:
         return
-    table = _Table("health", "severity", "what", "at", box=None, pad_edge=False)
+    table = Table("health", "severity", "what", "at", box=None, pad_edge=False)
     for finding in found[:LISTED]:
         table.add_row(finding.kind, finding.severity, finding.text, _some(finding.where))
     _print_listed(console, table, len(found), "result.health")
@@ -257,7 +244,7 @@ def _some(names: Sequence[str]) -> str:
 def _applied(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
-    table = _Table("applied", "times", "verdict", "largest error", box=None, pad_edge=False)
+    table = Table("applied", "times", "verdict", "largest error", box=None, pad_edge=False)
     for (rule, verdict), group in _grouped(decisions).items():
         errors = [d.metrics["max_error"] for d in group if d.metrics.get("max_error") is not None]
         table.add_row(rule, str(len(group)), verdict, f"{max(errors):.3g}" if errors else "")
@@ -275,7 +262,7 @@ def _grouped(decisions: list[Decision]) -> dict[tuple[str, str], list[Decision]]
 def _undone(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
-    table = _Table("undone", "at", "verdict", "largest error", "tensor", "reason", box=None, pad_edge=False)
+    table = Table("undone", "at", "verdict", "largest error", "tensor", "reason", box=None, pad_edge=False)
     for d in decisions:
         error: Any = d.metrics.get("max_error")
         shown = "" if error is None else f"{error:.3g}"
@@ -291,7 +278,7 @@ def _declined(console: Console, decisions: list[Decision]) -> None:
     for decision in decisions:
         reasons[decision.rule, kind_of(decision.reason)].append(decision)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
-    table = _Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
+    table = Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
     for (rule, kind), group in ordered[:REASONS]:
         reason = kind if len({d.reason for d in group}) > 1 else group[0].reason
         table.add_row(rule, str(len(group)), reason, group[0].root)

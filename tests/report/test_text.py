@@ -168,3 +168,8 @@ def test_reasons_that_differ_in_names_and_shapes_are_one(result: sp.Result) -> N
 def test_brackets_are_no_markup(result: sp.Result) -> None:
     lines = report(result, decided=[Decision("r", "", "Reshape 'x'", DECLINED, reason="the target [B, S] is open")])
     assert rows(lines, "declined")[0][2] == "the target [B, S] is open"
+
+
+def test_names_are_no_emoji(result: sp.Result) -> None:
+    lines = report(result, decided=[Decision("r", "", "Conv ':smile:'", DECLINED, reason="it is :+1: here")])
+    assert rows(lines, "declined") == [["r", "1", "it is :+1: here", "Conv ':smile:'"]]

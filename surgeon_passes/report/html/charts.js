@@ -37,7 +37,19 @@ function folded(list, rows, shown, what, outside = list) {
   return [outside, button];
 }
 
+const CROWD = 1500;
 const CHART = { height: 300, left: 58, right: 14, top: 14, bottom: 42 };
+
+// Of very many points those that do not lie on one another.
+function apart(points, x, y) {
+  if (points.length <= CROWD) return points;
+  const places = new Map();
+  for (const m of points) {
+    const place = Math.round(x(m.depth) / 3) + " " + Math.round(y(m.error) / 3);
+    if (!places.has(place) || m.error > places.get(place).error) places.set(place, m);
+  }
+  return [...places.values()];
+}
 
 // A picture of the errors that fits into ``width`` pixels; null where there is none.
 function errorChart(matches, width, open) {
@@ -61,7 +73,7 @@ function errorChart(matches, width, open) {
   }
   marks.push(line(zero, "axis"), text(zero + 4, "0", "end", CHART.left - 10));
   marks.push(text(height - 12, "inputs", "start", CHART.left), text(height - 12, "outputs", "end", width - CHART.right));
-  const dots = points.map((m) => svg(
+  const dots = apart(points, x, y).map((m) => svg(
     "circle",
     { cx: x(m.depth).toFixed(1), cy: y(m.error).toFixed(1), r: 4.5, class: m.status === "undone" ? "dot undone" : "dot", onclick: () => open(m) },
     svg("title", {}, m.rule + " at " + m.root + ": " + scientific(m.error)),

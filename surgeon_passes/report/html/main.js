@@ -50,8 +50,17 @@ function passSection() {
 }
 
 function stageSection() {
-  const { columns, rows } = data.stages;
-  return section("stages", "Stages", "after each pass", tableOf("Stages", columns, rows.map((cells) => cells.map((cell, place) => (place ? cell : name(cell))))));
+  const notes = data.stages.undone.map((text) => el("p", { class: "soft more" }, name(text)));
+  return section("stages", "Stages", "the model after each pass", plainTable(data.stages), notes);
+}
+
+function latencySection() {
+  const { slower } = data.latency;
+  return section("latency", "Latency", "medians, in ONNX Runtime", slower ? el("p", { class: "verdict warn" }, el("strong", {}, "Slower"), el("span", {}, name(slower))) : null, el("div", { class: "more" }, plainTable(data.latency)));
+}
+
+function plainTable(part) {
+  return tableOf(part.title, part.columns.map((title) => [title, ""]), part.rows.map((cells) => cells.map((cell) => name(cell))));
 }
 
 function declinedSection() {
@@ -63,9 +72,8 @@ function declinedSection() {
 }
 
 function listTable(part) {
-  const rows = part.rows.map((cells) => cells.map((cell) => name(cell)));
   const more = part.more ? el("p", { class: "soft" }, "… and " + count(part.more) + " more in the JSON record") : null;
-  return el("div", { class: "part" }, el("h3", {}, part.title), tableOf(part.title, part.columns.map((title) => [title, ""]), rows), more);
+  return el("div", { class: "part" }, el("h3", {}, part.title), plainTable(part), more);
 }
 
 function dynamicSection() {
@@ -90,6 +98,7 @@ function render() {
   const note = data.drawn < data.drawable ? "drawings of " + count(data.drawn) + " of " + count(data.drawable) : "open one to see it drawn";
   const parts = [
     pair,
+    data.latency ? latencySection() : null,
     data.stages ? stageSection() : null,
     chart ? section("depth", "Error by depth", "each check; choose one to open its match", chart) : null,
     data.matches.length ? section("matches", "Matches", note, matches.element(), data.matches_more ? el("p", { class: "soft" }, count(data.matches_more) + " more are in the JSON record.") : null) : null,

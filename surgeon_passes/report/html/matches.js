@@ -136,7 +136,7 @@ class Matches {
     const button = el("button", { type: "button", class: "link", "aria-expanded": "false", onclick: () => this.toggle(match, tr, button) }, name(match.rule));
     tr.append(
       el("th", { role: "rowheader", scope: "row" }, button),
-      cell("At", "wraps whole", name(match.root), match.graph ? el("span", { class: "soft" }, " in ", name(match.graph)) : null),
+      cell("At", "wraps whole", name(match.root || "the model"), match.graph ? el("span", { class: "soft" }, " in ", name(match.graph)) : null),
       cell("Nodes", "number", nodes),
       cell("MACs", "number", match.cost === 0 ? "no change" : match.macs ? change(match.macs[0], match.macs[1]) : "–"),
       cell("Largest error", "number", scientific(match.error) || "–"),

@@ -11,6 +11,7 @@ from typing import Any
 from surgeon_passes.decisions import APPLIED, UNDONE
 from surgeon_passes.report.html.figures import figures, sizes, verdict
 from surgeon_passes.report.html.regions import Names, drawing_of, is_drawable, type_text
+from surgeon_passes.report.html.times import latency_table, stage_table
 from surgeon_passes.report.reasons import kind_of
 
 Record = Mapping[str, Any]
@@ -21,6 +22,7 @@ DRAWINGS_BYTES = 1_200_000
 REASONS = 60
 PLACES = 30
 """Places that are listed of each reason."""
+ALWAYS = ("rule", "pass", "root", "status")
 LISTED = 50
 """Rows of the tables of what is dynamic, of what is left, and of findings."""
 NAMED = 12
@@ -49,6 +51,8 @@ def view_of(record: Record) -> dict[str, Any]:
         "dynamic": _dynamic(record["dynamic"]),
         "health": [_finding(found) for found in record["health"][:LISTED]],
         "blocks": _blocks(record["blocks"]),
+        "latency": latency_table(record["latency"]),
+        "stages": stage_table(record["stages"]),
         "passes": _passes(record["passes"]),
         "rounds": _rounds(record["run"]),
         "notes": [*record["settings"], *record["notes"]],
@@ -145,7 +149,7 @@ def _row(match: Record) -> dict[str, Any]:
         "depth": None if place is None else place["depth"],
     }
     whole = row if region is None else {**row, **_changes(region)}
-    return {key: value for key, value in whole.items() if value not in (None, "", [])}
+    return {key: value for key, value in whole.items() if key in ALWAYS or value not in (None, "", [])}
 
 
 def _changes(region: Record) -> dict[str, Any]:

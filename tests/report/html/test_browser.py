@@ -273,11 +273,11 @@ def test_a_large_run_is_paged(record: Record, opened: Open, tmp_path: Path) -> N
         assert (tmp_path / "report.html").stat().st_size < 5_000_000
         assert status(page) == "1–50 of 5,000 matches"
         assert page.evaluate("document.querySelectorAll('*').length") < 10_000
-        page.get_by_role("button", name="Next").click()
+        page.get_by_role("button", name="Next", exact=True).click()
         assert status(page) == "51–100 of 5,000 matches"
         page.get_by_label("Search", exact=True).fill("stage4986.")
         expect(rows(page)).to_have_count(1)
-        assert page.get_by_role("button", name="Next").is_disabled()
+        assert page.get_by_role("button", name="Next", exact=True).is_disabled()
 
 
 def test_a_run_that_changed_nothing(record: Record, opened: Open) -> None:
