@@ -17,6 +17,7 @@ from surgeon_passes.passes.state import Progress
 from surgeon_passes.pipeline import MAX_ITERATIONS, Pipeline, Source, load
 from surgeon_passes.record.diff import Diff, Record, diff
 from surgeon_passes.record.pairing import Match
+from surgeon_passes.record.source import data_digest
 from surgeon_passes.record.structure import structure_of
 from surgeon_passes.region import Tolerances
 from surgeon_passes.result import Result
@@ -66,7 +67,7 @@ def replay(
     if options["not_replayable"] and (data is None or options["pipeline"] is None):
         raise UsageError(f"the record cannot be replayed: {options['not_replayable']}")
     model = load(source)
-    same = _digest(source, model) == record["source"]["sha256"] is not None
+    same = _is_recorded(record["source"], source, model)
     names = {} if same else _names(record, model)
     allowed = {m["region"]["structure"] for m in record["matches"] if m["status"] == "applied" and m["region"]}
 
@@ -83,11 +84,19 @@ def replay(
         only=options["only"] or None,
         isolate=isolate,
         permit=None if same else permit,
+        record=True,
     )
     now = result.record()
     left = [m for m in now["near_misses"] if m["reason"] == NOT_PERMITTED]
     reproduced = now["result"]["sha256"] == record["result"]["sha256"]
     return Replay(result, same, reproduced, diff(record, now), tuple(left))
+
+
+def _is_recorded(told: Mapping[str, Any], source: Source, model: Model) -> bool:
+    """Whether a model is the recorded one, byte for byte, weights beside it included."""
+    if told["sha256"] is None or _digest(source, model) != told["sha256"]:
+        return False
+    return bool(data_digest(model.proto, model.weights, model.external) == told["data_sha256"])
 
 
 def _digest(source: Source, model: Model) -> str | None:

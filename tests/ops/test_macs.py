@@ -312,6 +312,18 @@ def test_of_an_if_the_dearer_branch_counts() -> None:
     assert cost(text, w=(3, 3), v=(3, 5), u=(5, 3)).macs == 2 * 2 * 3 * 5
 
 
+def test_of_branches_that_symbols_decide_the_formula_says_so() -> None:
+    text = """
+        g (bool c, float[N,3] x, float[M,3] z) => (float[a,b] y) {
+            y = If(c)<then_branch = p () => (float[a,b] t) { t = MatMul(x, w) },
+                      else_branch = q () => (float[a,b] t) { t = MatMul(z, w) }>
+        }
+    """
+    proto = model(text, w=floats(3, 5))
+    found = model_cost(load(proto), {"x": (2, 3), "z": (7, 3)})
+    assert (str(found.macs), found.at, found.unknown) == ("max(15*M, 15*N)", 105, ())
+
+
 def test_a_function_counts_at_each_call() -> None:
     proto = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["" : 20, "own" : 1]>

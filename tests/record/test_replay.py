@@ -82,6 +82,12 @@ def test_weights_beside_the_model(path: Path) -> None:
     assert Path("out.onnx.data").exists()
     again = replay(result.record(), path)
     assert again.same_file and again.reproduced
+    held = path.read_bytes()
+    Path("w.bin").unlink()
+    onnx.save(demo.build(seed=1), NAME, save_as_external_data=True, location="w.bin", size_threshold=64)
+    assert path.read_bytes() == held
+    other = replay(result.record(), path)
+    assert not other.same_file and not other.reproduced and not other.differs
 
 
 def test_a_result_that_is_another_is_told(path: Path) -> None:

@@ -11,6 +11,9 @@ import pytest
 import surgeon_passes as sp
 from surgeon_passes.pipeline import load
 from surgeon_passes.record.places import Place, Places
+from surgeon_passes.record.structure import structure_of
+from surgeon_passes.region import TensorType
+from surgeon_passes.traces import NodeTrace, TensorTrace, Trace
 
 from ..models import floats, model
 from .renamed import renamed
@@ -68,6 +71,17 @@ def test_operands_of_commutative_operators_may_change_places() -> None:
         (match,) = sp.optimize(made).record()["matches"]
         keys.add(match["region"]["structure"])
     assert len(keys) == 1
+
+
+def test_a_sum_of_thousands_of_nodes_has_a_key_whatever_their_order() -> None:
+    number = 3000
+    found = TensorType(1, (2,))
+    tensors = [TensorTrace(f"t{k}", found, False, k) for k in range(number + 1)]
+    nodes = [NodeTrace(f"n{k}", "Add", "", 17, {}, (tensors[k], tensors[0]), (tensors[k + 1],)) for k in range(number)]
+    key = structure_of("r", Trace(tuple(nodes)))
+    assert key == structure_of("r", Trace(tuple(reversed(nodes))))
+    assert key != structure_of("r", Trace(tuple(nodes[1:])))
+    assert key != structure_of("s", Trace(tuple(nodes)))
 
 
 # --- places ------------------------------------------------------------------------------------------------------------
