@@ -254,8 +254,8 @@ class Result:
     def save_report(self, path: str | os.PathLike[str]) -> None:
         """Write a report: text, the record, a page or a PDF, as ``path`` ends with .txt, .json, .html or .pdf.
 
-        Raises UsageError for another ending, and for a PDF without the extra ``pdf``; ModelError where the place cannot be
-        written or weights cannot be read.
+        All but text are made of :meth:`record`, and raise what that does. Raises UsageError for another ending, and for a
+        PDF without the extra ``pdf``; ModelError where the place cannot be written.
         """
         from surgeon_passes.report.files import write_report
 

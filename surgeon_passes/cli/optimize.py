@@ -118,6 +118,7 @@ def _optimize(
 ) -> int:
     from surgeon_passes.passes import Verify
     from surgeon_passes.pipeline import load
+    from surgeon_passes.report.files import needs_record
     from surgeon_passes.rules.registry import Registry
 
     apart = isolation(isolate, timeout, memory)
@@ -140,7 +141,7 @@ def _optimize(
             keep=keep,
             only=only,
             isolate=apart,
-            record=record_file is not None,
+            record=record_file is not None or any(map(needs_record, report_files)),
             stages=stages,
             keep_if_faster=faster,
         )

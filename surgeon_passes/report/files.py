@@ -29,6 +29,11 @@ def writer_of(path: Path_) -> Callable[[Result], bytes]:
     return found
 
 
+def needs_record(path: Path_) -> bool:
+    """Whether the report is made of the decision record: a run that is told so from the start need not be done again."""
+    return Path(path).suffix.lower() != ".txt"
+
+
 def write_report(path: Path_, result: Result) -> None:
     """Write the report whole or not at all. Raises UsageError as :func:`writer_of`, ModelError where it cannot be written."""
     write_bytes(path, writer_of(path)(result))

@@ -22,7 +22,7 @@ NASTY = (
 
 def of_demo() -> Record:
     """A run of the embedded network."""
-    return sp.optimize(demo.build()).record()
+    return sp.optimize(demo.build(), record=True).record()
 
 
 def of_nasty_names() -> Record:
@@ -43,7 +43,7 @@ def of_nasty_names() -> Record:
     for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
         value.name = renamed(value.name)
     proto.producer_name = NASTY[0]
-    return sp.optimize(proto).record()
+    return sp.optimize(proto, record=True).record()
 
 
 def many(record: Record, number: int) -> Record:

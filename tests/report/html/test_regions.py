@@ -14,7 +14,7 @@ from ...models import floats, model
 
 def drawn(text: str, rule: str, **constants: Any) -> tuple[dict[str, Any], list[str]]:
     """The drawing of the first match of a rule, and the names of its tensors."""
-    record = sp.optimize(model(text, **constants)).record()
+    record = sp.optimize(model(text, **constants), record=True).record()
     region = next(m["region"] for m in record["matches"] if m["rule"] == rule and m["status"] == "applied")
     names = Names()
     drawing = drawing_of(region, names)
@@ -62,7 +62,7 @@ def test_a_constant_that_stands_for_a_result() -> None:
         y = Relu (x)
     }
     """
-    record = sp.optimize(model(text, two=[2, 2])).record()
+    record = sp.optimize(model(text, two=[2, 2]), record=True).record()
     regions = [m["region"] for m in record["matches"] if m["region"] is not None]
     constants = [r for r in regions if any(pair["after"]["constant"] for pair in r["outputs"])]
     assert constants, "nothing was folded: this test shows nothing"
