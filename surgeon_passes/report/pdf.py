@@ -27,7 +27,8 @@ TONES = {"good": HexColor("#17693f"), "warn": HexColor("#7f5000"), "bad": HexCol
 MATCHES = 400
 """Matches that are listed; the record has all."""
 BARS = 14
-WIDTH = A4[0] - 36 * mm
+WIDTH = A4[0] - 36 * mm - 12
+"""Of what stands between the margins and the frame's own padding."""
 
 BODY = ParagraphStyle("body", fontName="Helvetica", fontSize=9, leading=12.5, textColor=INK, splitLongWords=1)
 QUIET = ParagraphStyle("quiet", BODY, textColor=SOFT)
@@ -134,7 +135,8 @@ def _was(figure: Mapping[str, Any]) -> str:
     if before is None or after is None:
         return str(figure.get("text", ""))
     change = f", {100 * (after - before) / before:+.0f} %" if before else ""
-    return f"was {_amount(figure, 'before')}{change}"
+    at = f", {figure['text']}" if figure.get("text") else ""
+    return f"was {_amount(figure, 'before')}{change}{at}"
 
 
 def _amount(figure: Mapping[str, Any], side: str) -> str:

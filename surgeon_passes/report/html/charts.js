@@ -14,7 +14,8 @@ function figure(item) {
     { class: "panel figure" },
     el("h2", {}, item.name),
     el("p", { class: "now" }, format(item.after), item.per ? el("span", { class: "per" }, " × ", name(item.per)) : null),
-    el("p", { class: "was" }, both ? [el("span", {}, "was " + format(item.before)), el("span", { class: "delta" }, change(item.before, item.after))] : item.text || ""),
+    both && item.text ? el("p", { class: "soft at" }, name(item.text)) : null,
+    el("p", { class: "was" }, both ? [el("span", {}, "was " + format(item.before)), el("span", { class: "delta" }, change(item.before, item.after))] : name(item.text || "")),
     both ? el("div", { class: "pair" }, bars(item.before, item.after, Math.max(item.before, item.after))) : null,
   );
 }

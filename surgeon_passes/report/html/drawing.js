@@ -2,9 +2,10 @@
 
 const BOX = { height: 40, gap: 22, rise: 34, pad: 12, least: 84, most: 190, port: 24 };
 
+// The end of a name, which tells it from others of the same module.
 function shortened(text, limit) {
   const shown = Array.from(visible(text));
-  return shown.length <= limit ? shown.join("") : shown.slice(0, limit - 9).join("") + "…" + shown.slice(-8).join("");
+  return shown.length <= limit ? shown.join("") : "…" + shown.slice(1 - limit).join("");
 }
 
 // Boxes for the nodes of one side, for the tensors that enter it and for those that leave it.
@@ -99,6 +100,7 @@ function positioned(rows) {
     const height = Math.max(...row.map((box) => box.height), 8);
     let left = (width - widths[number]) / 2 + 2;
     for (const box of row) {
+      if (box.kind === "bend") box.height = height;
       Object.assign(box, { x: left, y: top + (height - box.height) / 2 });
       left += box.width + BOX.gap;
     }
@@ -121,19 +123,20 @@ function drawnBox(box, fresh) {
 }
 
 function drawnPath(path) {
-  const points = path.map((box, place) => {
-    const middle = box.x + box.width / 2;
-    return place === 0 ? [middle, box.y + box.height] : [middle, box.y];
+  const middle = (box) => box.x + box.width / 2;
+  const end = path[path.length - 1];
+  let line = "";
+  path.forEach((box, place) => {
+    if (place > 0) {
+      const before = path[place - 1];
+      const [fromY, toY] = [before.y + before.height, box === end ? box.y - 5 : box.y];
+      const half = (fromY + toY) / 2;
+      line += `C${middle(before)} ${half} ${middle(box)} ${half} ${middle(box)} ${toY}`;
+    }
+    if (box.kind === "bend") line += `V${box.y + box.height}`;
+    else if (place === 0) line += `M${middle(box)} ${box.y + box.height}`;
   });
-  const [, end] = [points[0], points[points.length - 1]];
-  let line = `M${points[0][0]} ${points[0][1]}`;
-  for (let i = 1; i < points.length; i += 1) {
-    const [fromX, fromY] = points[i - 1];
-    const [toX, toY] = i === points.length - 1 ? [end[0], end[1] - 5] : points[i];
-    const half = (fromY + toY) / 2;
-    line += `C${fromX} ${half} ${toX} ${half} ${toX} ${toY}`;
-  }
-  return [svg("path", { d: line, class: "edge" }), svg("path", { d: `M${end[0] - 4} ${end[1] - 6}h8l-4 6z`, class: "head" })];
+  return [svg("path", { d: line, class: "edge" }), svg("path", { d: `M${middle(end) - 4} ${end.y - 6}h8l-4 6z`, class: "head" })];
 }
 
 function drawnSide(title, side, ends, drawing, names, fresh) {
@@ -152,4 +155,18 @@ function sides(drawing, names) {
     drawnSide("Before, " + nodes(drawing.before.length), drawing.before, drawing.outputs.map((pair) => pair[0]), drawing, names, false),
     drawnSide("After, " + nodes(fresh.length), drawing.after, drawing.outputs.map((pair) => pair[1]), drawing, names, true),
   );
+}
+
+const SMALLEST = 0.72;
+
+// Drawings that are wider than their place are made smaller, as long as they can be read, and begin in the middle.
+function fitted(place) {
+  for (const canvas of place.querySelectorAll(".canvas")) {
+    const picture = canvas.firstElementChild;
+    const [, , width, height] = picture.getAttribute("viewBox").split(" ").map(Number);
+    const scale = Math.min(1, Math.max(SMALLEST, (canvas.clientWidth - 16) / width));
+    picture.setAttribute("width", width * scale);
+    picture.setAttribute("height", height * scale);
+    canvas.scrollLeft = (canvas.scrollWidth - canvas.clientWidth) / 2;
+  }
 }

@@ -15,8 +15,8 @@ _TERM = re.compile(r"(?:(?P<factor>\d+)\*)?(?P<dims>[^\W\d]\w*(?:\*[^\W\d]\w*)*)
 
 
 def figures(record: Record) -> list[dict[str, Any]]:
-    """{"name", "kind", "before", "after"} each; "text" in the place of what is not known, "per" names dims that both
-    are to be multiplied by."""
+    """{"name", "kind", "before", "after"} each; "text" in the place of what is not known, or of the sizes at which
+    it was counted; "per" names dims that both are to be multiplied by."""
     before, after = record["before"], record["after"]
     found = [
         _figure("Nodes", "count", before["nodes"], after["nodes"]),
@@ -39,6 +39,10 @@ def _macs(before: Record, after: Record) -> dict[str, Any]:
     if found is not None:
         first, second, per = found
         return _figure("MACs", "big", first, second, **({"per": per} if per else {}))
+    at = [side["macs_at"] for side in (before, after)]
+    if at[0]["sizes"] == at[1]["sizes"] and None not in (at[0]["macs"], at[1]["macs"]):
+        told = ", ".join(f"{dim} = {size}" for dim, size in at[0]["sizes"].items())
+        return _figure("MACs", "big", at[0]["macs"], at[1]["macs"], text=f"at {told}")
     unknown = [side["macs_unknown"] for side in (before, after) if side["macs"] is None]
     if unknown:
         return _figure("MACs", "big", None, None, text=f"not known of {unknown[0][0]}" if unknown[0] else "not known")

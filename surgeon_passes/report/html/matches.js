@@ -156,6 +156,7 @@ class Matches {
     }
     const detail = el("tr", { class: "detail", role: "row" }, el("td", { colspan: "6", role: "cell" }, this.detail(match)));
     tr.after(detail);
+    fitted(detail);
     tr.classList.add("open");
     button.setAttribute("aria-expanded", "true");
     this.opened = { match, tr, button, detail };

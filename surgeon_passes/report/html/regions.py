@@ -8,7 +8,7 @@ from typing import Any
 MOST = 60
 """Nodes of one side that are drawn."""
 WINDOWS = ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool")
-SHOWN = ("axis", "axes", "perm", "to", "alpha", "equation")
+SHOWN = ("axis", "axes", "perm", "to", "equation")
 """Attributes that tell one node of an operator from another."""
 LONGEST = 26
 """Characters of the line below an operator."""
@@ -93,7 +93,8 @@ def _detail(node: Node) -> str:
         return _window(node)
     for name in SHOWN:
         if attributes.get(name) is not None:
-            return f"{name} {_value(attributes[name])}"[:LONGEST]
+            value = _dtype(attributes[name]) if name == "to" else _value(attributes[name])
+            return f"{name} {value}"[:LONGEST]
     constants = [t["shape"] or () for t in node["inputs"] if t is not None and t["constant"]]
     return dims(max(constants, key=len)) if constants else ""
 
@@ -107,6 +108,13 @@ def _window(node: Node) -> str:
     if (attributes.get("group") or 1) > 1:
         parts.append(f"{attributes['group']} groups")
     return ", ".join(filter(None, parts))
+
+
+def _dtype(number: object) -> str:
+    import onnx
+
+    known = {kind: name.lower() for name, kind in onnx.TensorProto.DataType.items()}
+    return known.get(number, str(number)) if isinstance(number, int) else str(number)
 
 
 def _value(value: object) -> str:

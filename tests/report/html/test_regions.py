@@ -83,3 +83,30 @@ def test_a_constant_that_stands_for_a_result() -> None:
 )
 def test_dims(shape: Any, text: str) -> None:
     assert dims(shape) == text
+
+
+def test_what_tells_a_node_from_others() -> None:
+    text = """
+    g (float16[1,4,8,8] x) => (float[1,8,4,4] y) {
+        f = Cast <to = 1> (x)
+        t = Identity (f)
+        y = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (t, w)
+    }
+    """
+    record = sp.optimize(model(text, w=floats(8, 4, 3, 3)), record=True).record()
+    node = {"label": "", "op": "", "attributes": {}, "inputs": [], "outputs": []}
+    region = {
+        "removed": [
+            {**node, "op": "Cast", "attributes": {"to": 1}},
+            {**node, "op": "Conv", "attributes": {"kernel_shape": [3, 3], "strides": [2, 2], "group": 4}},
+            {**node, "op": "MaxPool", "attributes": {"kernel_shape": [2, 3], "strides": [1, 2]}},
+            {**node, "op": "Transpose", "attributes": {"perm": [0, 2, 1]}},
+            {**node, "op": "Relu"},
+        ],
+        "added": [],
+        "inputs": [],
+        "outputs": [],
+    }
+    assert record["matches"][0]["region"].keys() >= region.keys()
+    found = [detail for *_, detail in drawing_of(region, Names())["before"]]
+    assert found == ["to float", "3×3, stride 2, 4 groups", "2×3, strides 1×2", "perm [0, 2, 1]", ""]

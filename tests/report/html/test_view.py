@@ -72,11 +72,17 @@ def test_sizes_with_dims(before: Any, after: Any, found: Any) -> None:
 
 def test_macs_that_are_not_known_are_told_so(record: Record) -> None:
     odd = changed(record)
+    for side in ("before", "after"):
+        odd[side]["macs_at"] = {"sizes": {"N": 2}, "macs": None}
     odd["before"].update(macs=None, macs_unknown=["Loop 'l'"])
     assert figures(odd)[3]["text"] == "not known of Loop 'l'"
     odd["before"].update(macs="N + M", macs_unknown=[])
     odd["after"].update(macs="N + M")
     assert figures(odd)[3]["text"] == "by the sizes of inputs, as before"
+    odd["before"]["macs_at"] = {"sizes": {"N": 2, "M": 3}, "macs": 5}
+    odd["after"]["macs_at"] = {"sizes": {"N": 2, "M": 3}, "macs": 4}
+    found = figures(odd)[3]
+    assert (found["before"], found["after"], found["text"]) == (5, 4, "at N = 2, M = 3")
 
 
 END = {"status": "equal", "error": 2e-7, "noise": None, "output": "y", "reason": ""}
