@@ -18,8 +18,9 @@ def write_record(path: str | os.PathLike[str], record: Mapping[str, Any]) -> Non
 
 
 def encoded(record: Mapping[str, Any]) -> bytes:
-    """A record as its file holds it."""
-    return (json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+    """A record as its file holds it. Of a file's name bytes that are no UTF-8 are told by JSON's own escapes."""
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
 
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:

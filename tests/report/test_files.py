@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,14 @@ def test_latency_that_is_measured_later_is_told(tmp_path: Path) -> None:
     assert found["before_ms"] > 0 and found["slower"] is (found["ratio"][0] > 1.02)
     result.save_report(tmp_path / "report.html")
     assert "99th percentile" in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of files are text there")
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.onnx"))
+    path.write_bytes(demo.build().SerializeToString())
+    result = sp.optimize(path, verify="off", record=True)
+    for name in ("a.txt", "b.json", "c.html"):
+        result.save_report(tmp_path / name)
+    assert json.loads((tmp_path / "b.json").read_text("utf-8"))["source"]["path"] == str(path)
+    assert "<title>\\udcff.onnx – surgeon-passes</title>" in (tmp_path / "c.html").read_text("utf-8")

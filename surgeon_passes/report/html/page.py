@@ -16,6 +16,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from surgeon_passes.errors import visible
+
 SCRIPTS = ("dom.js", "charts.js", "drawing.js", "matches.js", "main.js")
 
 
@@ -23,7 +25,7 @@ def assemble(view: Mapping[str, Any]) -> str:
     """The page that shows ``view``; see :mod:`surgeon_passes.report.html.view`."""
     page, style, script = _parts()
     parts = {
-        "title": html.escape(f"{view['title']} – surgeon-passes"),
+        "title": html.escape(f"{visible(view['title'])} – surgeon-passes"),
         "style": style,
         "script": script,
         "style_hash": _policy_hash(style),
