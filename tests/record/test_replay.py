@@ -236,6 +236,14 @@ def test_another_width_is_told_by_shapes(recorded: Record) -> None:
     assert "BatchNormalization: input 1 float[6] -> float[8]" in changed.what
 
 
+def test_many_of_one_rule_are_told_in_short(recorded: Record) -> None:
+    lines = show(diff(recorded, sp.optimize(demo.build(), skip=["fold_batch_norm_into_conv"]).record())).splitlines()
+    fold = sum(m["rule"] == "fold_batch_norm_into_conv" for m in recorded["matches"])
+    told = [line for line in lines if line.startswith("- fold_batch_norm_into_conv")]
+    assert len(told) == 4
+    assert told[-1] == f"- fold_batch_norm_into_conv at {fold - 3} more places: now the rule was left out"
+
+
 def test_facts_beside_the_matches(recorded: Record) -> None:
     other = copy.deepcopy(recorded)
     other["source"].update(producer="pytorch", producer_version="2.9", opsets={"": 20}, sha256="1" * 64)

@@ -14,7 +14,7 @@ from surgeon_passes import drift
 from surgeon_passes.record.diff import diff
 from surgeon_passes.record.replay import replay
 
-from .renamed import renamed
+from ..record.renamed import renamed
 
 PACKAGED = {entry["name"]: entry for entry in packaged()}
 NAMES = ("nudenet_320n", "slanet_plus", "rep_repvgg_groups__raw")
@@ -72,3 +72,22 @@ def test_two_exporters_the_other_way_round(models: Path) -> None:
     assert [m.match["root"] for m in there.gone] == [m.match["root"] for m in back.come]
     assert [m.match["root"] for m in there.come] == [m.match["root"] for m in back.gone]
     assert len(there.same) == len(back.same) > 0
+
+
+def test_a_shipped_network_that_was_exported_anew(wheels: Wheels) -> None:
+    """silero-vad ships one network as torch 2.3 scripted it, and as torch 2.9 traced it, with its LSTM written out."""
+    old, new = (
+        sp.optimize(wheels.read(PACKAGED[name]["package"], PACKAGED[name]["path"]))
+        for name in ("silero_vad_16k_op15", "silero_vad_op18_ifless")
+    )
+    found = diff(old.record(), new.record())
+    gone = Counter(m.match["rule"] for m in found.gone)
+    assert (gone["inline_known_if"], gone["drop_identity"], gone["fold_constants"]) == (5, 5, 20)
+    assert [m.match["rule"] for m in found.come] == ["gather_all_as_reshape", "merge_reshapes"]
+    assert {"LSTM: 2 -> 0", "Gemm: 0 -> 4", "producer_version: 2.3.1 -> 2.9.0+cu126"} <= set(found.facts)
+    far = drift.check(drift.baseline_of(old), new)
+    assert far.parts["signature"] == 3 / 5
+    assert far.value > 0.9
+    assert "input 1: float[2, 'batch', 128] -> int64[]" in far.lines
+    again = replay(old.record(), renamed(onnx.load(old.source)))
+    assert not again.differs and len(again.diff.same) == len(old.applied) == 61
