@@ -84,6 +84,7 @@ def replay(
         only=options["only"] or None,
         isolate=isolate,
         permit=None if same else permit,
+        record=True,
     )
     now = result.record()
     left = [m for m in now["near_misses"] if m["reason"] == NOT_PERMITTED]
