@@ -13,6 +13,8 @@ import surgeon_passes as sp
 from surgeon_passes import demo
 from surgeon_passes.errors import ModelError, UsageError
 
+from ..conftest import IN_CI
+
 
 @pytest.fixture(scope="module")
 def result() -> sp.Result:
@@ -64,3 +66,11 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
         result.save_report(tmp_path / name)
     assert json.loads((tmp_path / "b.json").read_text("utf-8"))["source"]["path"] == str(path)
     assert "<title>\\udcff.onnx – surgeon-passes</title>" in (tmp_path / "c.html").read_text("utf-8")
+
+
+def test_pages_and_pdfs_are_tried_where_the_tests_decide() -> None:
+    """Their extras are part of what developers and CI install."""
+    if IN_CI and importlib.util.find_spec("mypy"):
+        assert all(
+            importlib.util.find_spec(name) for name in ("playwright", "axe_playwright_python", "reportlab", "pypdf")
+        )
