@@ -157,7 +157,7 @@ class State:
 
     def take(self, edit: Edit) -> None:
         """Take note of an edit that was made, as it was when it was made."""
-        if self.traces:
+        if self.traces or self.permit is not None:
             edit.decision.trace = trace(edit, self.index, self.types)
         self.made.append(edit.decision)
 

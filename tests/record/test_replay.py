@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from surgeon_passes.record.show import show, show_replay
 from ..models import floats, model
 from .renamed import renamed
 
+optimize = partial(sp.optimize, record=True)
+
 Record = dict[str, Any]
 NAME = "model.onnx"
 
@@ -33,7 +36,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded() -> Record:
-    return sp.optimize(demo.build()).record()
+    return optimize(demo.build()).record()
 
 
 def retrained() -> onnx.ModelProto:
@@ -64,7 +67,7 @@ def with_stride(name: str, stride: int) -> onnx.ModelProto:
 
 def test_the_same_file_gives_the_same_bytes(path: Path) -> None:
     shapes = {"images": {"N": 2}}
-    first = sp.optimize(path, shapes, skip=["drop_dropout"], keep=["stage1.*"], sets=["ort"], verify=sp.Verify(seed=5))
+    first = optimize(path, shapes, skip=["drop_dropout"], keep=["stage1.*"], sets=["ort"], verify=sp.Verify(seed=5))
     first.save("out.onnx")
     first.save_record("d.json")
     again = replay(read_record("d.json"), path)
@@ -77,7 +80,7 @@ def test_the_same_file_gives_the_same_bytes(path: Path) -> None:
 
 def test_weights_beside_the_model(path: Path) -> None:
     onnx.save(demo.build(), NAME, save_as_external_data=True, location="w.bin", size_threshold=64)
-    result = sp.optimize(path)
+    result = optimize(path)
     result.save("out.onnx")
     assert Path("out.onnx.data").exists()
     again = replay(result.record(), path)
@@ -91,7 +94,7 @@ def test_weights_beside_the_model(path: Path) -> None:
 
 
 def test_a_result_that_is_another_is_told(path: Path) -> None:
-    record = sp.optimize(path).record()
+    record = optimize(path).record()
     record["tools"]["onnxruntime"] = "1.0.0"
     record["result"]["sha256"] = "0" * 64
     again = replay(record, path)
@@ -108,7 +111,7 @@ def test_rules_of_ones_own_are_asked_for(path: Path) -> None:
     def relu_once(m: sp.Match) -> None:
         return None
 
-    record = sp.optimize(path, rules=[relu_once]).record()
+    record = optimize(path, rules=[relu_once]).record()
     assert record["options"]["passes"][1]["rules"] == ["relu_once"]
     with pytest.raises(sp.UsageError, match="relu_once"):
         replay(record, path)
@@ -117,7 +120,7 @@ def test_rules_of_ones_own_are_asked_for(path: Path) -> None:
 
 def test_inputs_from_a_function_have_to_be_given_again(path: Path) -> None:
     feeds = {"images": np.zeros((1, 3, 64, 64), np.float32)}
-    record = sp.optimize(path, verify=sp.Verify(data=lambda: feeds)).record()
+    record = optimize(path, verify=sp.Verify(data=lambda: feeds)).record()
     with pytest.raises(sp.UsageError, match="cannot be replayed: inputs come from a function"):
         replay(record, path)
     assert replay(record, path, data=lambda: feeds).reproduced
@@ -128,7 +131,7 @@ def test_inputs_from_a_function_have_to_be_given_again(path: Path) -> None:
 
 def test_a_rename_of_everything_changes_nothing(path: Path) -> None:
     np.savez("data.npz", images=floats(1, 3, 64, 64))
-    first = sp.optimize(path, {"images": {"N": 1}}, verify=sp.Verify(data="data.npz"))
+    first = optimize(path, {"images": {"N": 1}}, verify=sp.Verify(data="data.npz"))
     other = renamed(onnx.load(path))
     assert not {v.name for v in other.graph.input} & {"images"}
     again = replay(first.record(), other)
@@ -145,7 +148,7 @@ def test_other_weights_change_nothing(recorded: Record) -> None:
 
 def test_what_the_record_does_not_hold_is_left_alone() -> None:
     """A record of the network without its neck's BatchNormalization, on one whose neck has a stride besides."""
-    again = replay(sp.optimize(without_neck()).record(), renamed(with_stride("neck.conv", 2)))
+    again = replay(optimize(without_neck()).record(), renamed(with_stride("neck.conv", 2)))
     assert [m["rule"] for m in again.left] == ["fold_batch_norm_into_conv"]
     assert again.differs
     assert again.result.after.operators["BatchNormalization"] == 1
@@ -155,7 +158,7 @@ def test_what_the_record_does_not_hold_is_left_alone() -> None:
 
 def test_what_the_record_holds_is_done_wherever_it_fits() -> None:
     """The neck's convolution is like the 1x1 branches of the last two stages: its fold comes, and is told."""
-    again = replay(sp.optimize(without_neck()).record(), renamed(demo.build()))
+    again = replay(optimize(without_neck()).record(), renamed(demo.build()))
     assert not again.left and again.differs
     (come,) = again.diff.come
     assert (come.match["rule"], come.why) == ("fold_batch_norm_into_conv", "nothing there comes near")
@@ -169,7 +172,7 @@ def test_what_is_no_longer_there_is_told(recorded: Record) -> None:
 
 
 def test_names_that_confine_must_be_there(path: Path) -> None:
-    record = sp.optimize(path, keep=["neck.conv"]).record()
+    record = optimize(path, keep=["neck.conv"]).record()
     with pytest.raises(sp.UsageError, match=r"neck\.conv"):
         replay(record, renamed(demo.build()))
 
@@ -178,20 +181,20 @@ def test_names_that_confine_must_be_there(path: Path) -> None:
 
 
 def test_equal_runs_do_not_differ(recorded: Record) -> None:
-    found = diff(recorded, sp.optimize(renamed(retrained())).record())
+    found = diff(recorded, optimize(renamed(retrained())).record())
     assert found.is_empty and len(found.same) == len(recorded["matches"])
     assert {a["rule"] for a, b in found.same if a["rule"] != b["rule"]} == set()
 
 
 def test_each_match_is_found_at_its_own_place(recorded: Record) -> None:
     """Stages 3 and 4 have equal structure: places tell them apart."""
-    new = sp.optimize(renamed(demo.build())).record()
+    new = optimize(renamed(demo.build())).record()
     places = [(a["place"], b["place"]) for a, b in diff(recorded, new).same]
     assert all(a == b for a, b in places)
 
 
 def test_a_rule_that_was_left_out(recorded: Record) -> None:
-    new = sp.optimize(renamed(demo.build()), skip=["drop_identity"]).record()
+    new = optimize(renamed(demo.build()), skip=["drop_identity"]).record()
     found = diff(recorded, new)
     (gone,) = found.gone
     assert (gone.match["rule"], gone.why) == ("drop_identity", "the rule was left out")
@@ -206,14 +209,14 @@ def test_a_match_that_is_declined_now_says_why(recorded: Record) -> None:
     """The neck's convolution is read a second time: it cannot be folded any more."""
     made = demo.build()
     made.graph.output.append(onnx.helper.make_tensor_value_info("neck.conv.out", 1, None))
-    found = diff(recorded, sp.optimize(renamed(made)).record())
+    found = diff(recorded, optimize(renamed(made)).record())
     (gone,) = found.gone
     assert gone.match["root"] == "BatchNormalization 'neck.bn'"
     assert gone.why.startswith("declined at ") and "is a graph output" in gone.why
 
 
 def test_a_changed_stride_is_told_at_its_place(recorded: Record) -> None:
-    found = diff(recorded, sp.optimize(renamed(with_stride("neck.conv", 2))).record())
+    found = diff(recorded, optimize(renamed(with_stride("neck.conv", 2))).record())
     assert not found.gone and not found.come
     (changed,) = found.changed
     assert changed.old["root"] == "BatchNormalization 'neck.bn'"
@@ -222,7 +225,7 @@ def test_a_changed_stride_is_told_at_its_place(recorded: Record) -> None:
 
 def test_another_width_is_told_by_shapes(recorded: Record) -> None:
     old, new = (
-        sp.optimize(
+        optimize(
             model(
                 "g (float[1,4,8,8] x) => (float[1,K,8,8] y) { c = Conv(x, w)  y = BatchNormalization(c, s, s, s, s) }",
                 w=floats(width, 4, 1, 1),
@@ -234,6 +237,14 @@ def test_another_width_is_told_by_shapes(recorded: Record) -> None:
     (changed,) = diff(old, new).changed
     assert "Conv: input 1 float[6, 4, 1, 1] -> float[8, 4, 1, 1]" in changed.what
     assert "BatchNormalization: input 1 float[6] -> float[8]" in changed.what
+
+
+def test_many_of_one_rule_are_told_in_short(recorded: Record) -> None:
+    lines = show(diff(recorded, optimize(demo.build(), skip=["fold_batch_norm_into_conv"]).record())).splitlines()
+    fold = sum(m["rule"] == "fold_batch_norm_into_conv" for m in recorded["matches"])
+    told = [line for line in lines if line.startswith("- fold_batch_norm_into_conv")]
+    assert len(told) == 4
+    assert told[-1] == f"- fold_batch_norm_into_conv at {fold - 3} more places: now the rule was left out"
 
 
 def test_facts_beside_the_matches(recorded: Record) -> None:

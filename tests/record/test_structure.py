@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from surgeon_passes.traces import NodeTrace, TensorTrace, Trace
 from ..models import floats, model
 from .renamed import renamed
 
+optimize = partial(sp.optimize, record=True)
+
 TEXT = """
     g (float[1,4,8,8] x) => (float[1,6,H,W] y) {
         c = Conv<STRIDES>(x, w)
@@ -28,7 +31,7 @@ TEXT = """
 
 def structure(text: str = TEXT, strides: str = "strides = [1, 1]", kernel: int = 3, **options: Any) -> str:
     constants = {"w": floats(6, 4, kernel, kernel), "s": floats(6, seed=1), "v": np.ones(6, np.float32), **options}
-    record = sp.optimize(model(text.replace("STRIDES", strides), **constants)).record()
+    record = optimize(model(text.replace("STRIDES", strides), **constants)).record()
     (match,) = [m for m in record["matches"] if m["rule"] == "fold_batch_norm_into_conv"]
     return str(match["region"]["structure"])
 
@@ -68,7 +71,7 @@ def test_operands_of_commutative_operators_may_change_places() -> None:
     keys = set()
     for order in ("c, d", "d, c"):
         made = model(text.replace("ORDER", order), w=floats(4, 4, 1, 1), s=np.ones(4, np.float32))
-        (match,) = sp.optimize(made).record()["matches"]
+        (match,) = optimize(made).record()["matches"]
         keys.add(match["region"]["structure"])
     assert len(keys) == 1
 
