@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from surgeon_passes.engines import Isolate
@@ -120,6 +120,8 @@ def _names(record: Record, model: Model) -> dict[str, str]:
 def _pipeline(record: Record, rules: Sequence[Rule], names: Mapping[str, str]) -> Pipeline:
     options = record["options"]
     passes, iterations = toml.loads(options["pipeline"], "the record's pipeline")
+    if [step.name for step in passes] != [told["name"] for told in options["passes"]]:
+        raise UsageError("the record's pipeline and its passes do not fit together: it was changed by hand")
     known = {rule.name: rule for rule in rules}
     made: list[Pass] = []
     for step, told in zip(passes, options["passes"], strict=True):
@@ -148,6 +150,9 @@ def _with_rules(step: Rewrite, sets: Sequence[str], rules: Sequence[Rule]) -> Re
 
 def _verify(record: Record, data: object, names: Mapping[str, str]) -> Verify:
     told = record["options"]["verify"]
+    unknown = told["tolerances"].keys() - {field.name for field in fields(Tolerances)}
+    if unknown:
+        raise UsageError(f"the record has tolerances that there are not: {', '.join(sorted(unknown))}")
     made = Verify(
         mode=told["mode"],
         data=data if data is not None else told["data"],
