@@ -77,5 +77,6 @@ function change(before, after) {
   if (before === 0) return "new";
   const percent = ((after - before) / before) * 100;
   const size = Math.abs(percent);
-  return (percent < 0 ? "−" : "+") + (size < 0.1 ? "<0.1" : size < 1 ? size.toFixed(1) : Math.round(size)) + " %";
+  if (size < 0.1) return percent < 0 ? "<0.1 % less" : "<0.1 % more";
+  return (percent < 0 ? "−" : "+") + (size < 1 ? size.toFixed(1) : Math.round(size)) + " %";
 }

@@ -328,6 +328,7 @@ def _origin(record: Record) -> list[tuple[str, str]]:
         ("SHA-256 of the result", result["sha256"]),
         ("Inputs", _signature(source["inputs"])),
         ("Outputs", _signature(source["outputs"])),
+        ("Sizes of the end check", ", ".join(f"{dim} = {n}" for dim, n in record["after"]["macs_at"]["sizes"].items())),
         ("Verification", options["verify"]["mode"]),
         ("Skipped", ", ".join(options["skip"])),
         ("Kept", ", ".join(options["keep"])),

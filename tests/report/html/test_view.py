@@ -82,7 +82,8 @@ def test_macs_that_are_not_known_are_told_so(record: Record) -> None:
     odd["before"]["macs_at"] = {"sizes": {"N": 2, "M": 3}, "macs": 5}
     odd["after"]["macs_at"] = {"sizes": {"N": 2, "M": 3}, "macs": 4}
     found = figures(odd)[3]
-    assert (found["before"], found["after"], found["text"]) == (5, 4, "at N = 2, M = 3")
+    assert ("Sizes of the end check", "N = 2, M = 3") in view_of(odd)["origin"]
+    assert (found["before"], found["after"], found["text"]) == (5, 4, "at the end check's sizes")
 
 
 END = {"status": "equal", "error": 2e-7, "noise": None, "output": "y", "reason": ""}
