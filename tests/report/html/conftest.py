@@ -14,8 +14,6 @@ import pytest
 from surgeon_passes.report.html.page import assemble
 from surgeon_passes.report.html.view import view_of
 
-from ...conftest import missing
-
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -32,7 +30,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("the extra 'browser' is not installed")
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        missing("there is no Chromium (Debian's package 'chromium')")
+        pytest.skip("there is no Chromium (Debian's package 'chromium')")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
