@@ -1,0 +1,224 @@
+"""Which tensor of one model is which of the other: by name, through a decision record, by values, and by structure.
+
+Names are believed until values say otherwise: a model that was exported again numbers its tensors anew. Where there are
+no names, equal values are looked for; what has drifted is found from there: it is computed from tensors that are paired
+already, by the same kind of operator or for the same kinds of readers, and its values are close.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from surgeon_passes.compare.prints import Key, Print, gap, gaps, same_within
+from surgeon_passes.compare.side import Side
+from surgeon_passes.compare.structure import Neighbours, descendants
+from surgeon_passes.errors import UsageError
+
+INPUT, OUTPUT, NAME, MAP, VALUE, STRUCTURE = "input", "output", "name", "map", "value", "structure"
+_FAR = 0.05
+_CLOSE = 0.3
+"""Gaps: a name is doubted above the first; what has drifted is looked for among tensors up to the second."""
+_AGREES = 0.01
+"""What is computed from a tensor agrees where it is off by less than this part of the tensor's own gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``by``: how it was found: input, output, name, map, value or structure."""
+
+    a: str
+    b: str
+    by: str
+
+
+class Pairing:
+    """Pairs of tensors, each in one pair at most."""
+
+    def __init__(self) -> None:
+        self.of_a: dict[str, Pair] = {}
+        self.of_b: dict[str, Pair] = {}
+
+    def add(self, a: str, b: str, by: str) -> None:
+        if a not in self.of_a and b not in self.of_b:
+            self.of_a[a] = self.of_b[b] = Pair(a, b, by)
+
+    def drop(self, pair: Pair) -> None:
+        del self.of_a[pair.a], self.of_b[pair.b]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(list(self.of_b.values()))
+
+    def __len__(self) -> int:
+        return len(self.of_b)
+
+
+def pair_inputs(a: Side, b: Side) -> dict[str, str]:
+    """Inputs of ``b`` by those of ``a``: by name, or where no name is the same, by place and type. Raises UsageError."""
+    names = {i.name for i in a.inputs}
+    if names == {i.name for i in b.inputs}:
+        return {name: name for name in sorted(names)}
+    mine, others = [[i.name for i in side.inputs] for side in (a, b)]
+    text = f"{a.source} reads {_list(mine)}, {b.source} reads {_list(others)}"
+    if names & set(others) or len(mine) != len(others):
+        raise UsageError(f"the models' inputs differ: {text}; they must be the same, or have the same number and order")
+    for x, y in zip(a.inputs, b.inputs, strict=True):
+        ranks = [None if i.dims is None else len(i.dims) for i in (x, y)]
+        if x.kind != y.kind or (None not in ranks and ranks[0] != ranks[1]):
+            raise UsageError(f"the models' inputs differ: '{x.name}' and '{y.name}' are of another type ({text})")
+    return dict(zip(mine, others, strict=True))
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"'{n}'" for n in names) or "nothing"
+
+
+class Finder:
+    """Finds the pairs of two sides whose prints are known."""
+
+    def __init__(self, a: Side, b: Side, prints_a: Mapping[str, Print], prints_b: Mapping[str, Print]) -> None:
+        self._a, self._b, self._prints_a, self._prints_b = a, b, prints_a, prints_b
+        self._places = [{name: k / len(side.activations) for k, name in enumerate(side.activations)} for side in (a, b)]
+        self.pairing = Pairing()
+
+    def find(self, inputs: Mapping[str, str], known: Iterable[tuple[str, str]] = ()) -> Pairing:
+        """``inputs`` of B by those of A; ``known`` are pairs that somebody else can tell."""
+        for x, y in inputs.items():
+            self.pairing.add(x, y, INPUT)
+        doubted = self._by_name(known)
+        self._by_value()
+        self._restore(doubted)
+        self._outputs()
+        self._by_structure()
+        self._drop_strangers()
+        return self.pairing
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def _by_name(self, known: Iterable[tuple[str, str]]) -> list[Pair]:
+        """Pair what is called the same; those whose values are far apart are given back instead."""
+        wanted = [Pair(a, b, MAP) for a, b in known if a in self._prints_a and b in self._prints_b]
+        wanted += [Pair(n, n, NAME) for n in self._b.activations if n in self._prints_a and n in self._prints_b]
+        doubted: list[Pair] = []
+        for pair in wanted:
+            if self._gap(pair) > _FAR:
+                doubted.append(pair)
+            else:
+                self.pairing.add(pair.a, pair.b, pair.by)
+        return doubted
+
+    def _gap(self, pair: Pair) -> float:
+        return gap(self._prints_a[pair.a], self._prints_b[pair.b])
+
+    def _restore(self, doubted: Sequence[Pair]) -> None:
+        """Names mislead where most of the doubted tensors have been found elsewhere; else they are believed."""
+        elsewhere = sum(pair.b in self.pairing.of_b for pair in doubted)
+        if 2 * elsewhere > len(doubted):
+            return
+        for pair in doubted:
+            self.pairing.add(pair.a, pair.b, pair.by)
+
+    def _outputs(self) -> None:
+        """Outputs that no name pairs go by their place, where there are as many."""
+        if len(self._a.outputs) == len(self._b.outputs):
+            for x, y in zip(self._a.outputs, self._b.outputs, strict=True):
+                if x in self._prints_a and y in self._prints_b:
+                    self.pairing.add(x, y, OUTPUT)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _by_value(self) -> None:
+        """Pair tensors of equal values, if these tell: among several the one of the same operator, then the nearest."""
+        held: dict[Key, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+        for names, prints, paired, k in (
+            (self._a.activations, self._prints_a, self.pairing.of_a, 0),
+            (self._b.activations, self._prints_b, self.pairing.of_b, 1),
+        ):
+            for name in names:
+                if name in prints and prints[name].tells and name not in paired:
+                    held[prints[name].key][k].append(name)
+        for mine, others in held.values():
+            for _, x, y in sorted(self._alike(mine, others)):
+                self.pairing.add(x, y, VALUE)
+
+    def _alike(self, mine: Sequence[str], others: Sequence[str]) -> Iterable[tuple[tuple[float, ...], str, str]]:
+        if not mine or not others:
+            return
+        samples = np.stack([self._sample(n) for n in mine])
+        tops = np.array([self._prints_a[n].top for n in mine])
+        for y in others:
+            found = gaps(samples, tops, self._prints_b[y])
+            for k in np.flatnonzero(found <= 0.1):
+                x = mine[int(k)]
+                if found[k] <= same_within(self._prints_a[x], self._prints_b[y]):
+                    yield self._rank(x, y, float(found[k])), x, y
+
+    def _sample(self, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        sample = self._prints_a[name].sample
+        assert sample is not None
+        return sample
+
+    def _rank(self, x: str, y: str, apart: float) -> tuple[float, ...]:
+        """The smaller the better: the gap's order of magnitude, another operator, how far apart they stand."""
+        magnitude = float(np.floor(np.log10(max(apart, 1e-5))))
+        return (
+            magnitude,
+            float(self._a.operator(x) != self._b.operator(y)),
+            abs(self._places[0][x] - self._places[1][y]),
+        )
+
+    # --- structure ---------------------------------------------------------------------------------------------------
+
+    def _by_structure(self) -> None:
+        neighbours = Neighbours(self._a, self._b, self.pairing.of_a, self.pairing.of_b)
+        for y in self._b.activations:
+            if y in self.pairing.of_b or y not in self._prints_b:
+                continue
+            x = self._best(neighbours.candidates(y, partial(self._same_kind, y)), y)
+            if x is not None:
+                self.pairing.add(x, y, STRUCTURE)
+
+    def _same_kind(self, y: str, x: str) -> bool:
+        return x in self._prints_a and bool(self._prints_b[y].key) and self._prints_a[x].key == self._prints_b[y].key
+
+    def _best(self, candidates: Sequence[str], y: str) -> str | None:
+        """The candidate of the closest values; where none is close, or values tell nothing, the one that stands in the same
+        place: made by the same operator, read by the same ones. Candidates come nearest first."""
+        found = [(gap(self._prints_a[x], self._prints_b[y]), k, x) for k, x in enumerate(candidates)]
+        close = [entry for entry in found if entry[0] <= _CLOSE and self._prints_b[y].tells]
+        if close:
+            least = min(close)[0]
+            return min((self._unlike(x, y), k, x) for apart, k, x in close if apart <= 2 * least)[2]
+        alike = [(self._unlike(x, y), k, x) for _, k, x in found if self._unlike(x, y) < 2]
+        return min(alike)[2] if alike else None
+
+    def _unlike(self, x: str, y: str) -> int:
+        """0: the same operator makes both, and the same ones read them; 1: the latter; 2: the former; 3: neither."""
+        readers = [
+            sorted(_operator(side, k) for k in side.users.get(n, ())) for side, n in ((self._a, x), (self._b, y))
+        ]
+        same = self._a.operator(x) == self._b.operator(y)
+        return (0 if same else 1) if readers[0] == readers[1] else (2 if same else 3)
+
+    def _drop_strangers(self) -> None:
+        """Tensors that differ while all that is computed from them agrees are not the same one: they mean other things."""
+        for pair in self.pairing:
+            if pair.by in (INPUT, OUTPUT) or pair.b not in self._prints_b:
+                continue
+            apart = self._gap(pair)
+            if apart <= same_within(self._prints_a[pair.a], self._prints_b[pair.b]):
+                continue
+            if pair.by in (NAME, MAP) and np.isfinite(apart):
+                continue
+            below = [self._gap(self.pairing.of_b[n]) for n in descendants(self._b, pair.b, self.pairing.of_b)]
+            if below and max(below) <= _AGREES * min(apart, 1.0):
+                self.pairing.drop(pair)
+
+
+def _operator(side: Side, number: int) -> str:
+    node = side.nodes[number]
+    return f"{node.domain}.{node.op_type}"
