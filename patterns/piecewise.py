@@ -9,6 +9,8 @@ from surgeon_passes import Decline, Match, Replacement, rule
 from ._arrays import floats, require_finite
 from ._conditions import number, require_same_rank, require_single_or_half
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 # --- HardSigmoid and HardSwish -------------------------------------------------------------------------------------------
 
 
@@ -72,7 +74,7 @@ def fuse_scaled_clip(m: Match) -> Replacement:
         clip(x, 0, high) / high = clip(x / high, 0, 1)
 
     Declines when
-        the numbers are not each other's reciprocal, or not positive and finite;
+        the numbers are not each other's reciprocal, or not positive and finite, also as a float32;
         x is double (ONNX Runtime has no such kernel);
         a constant raises the rank of x, or a rank is unknown;
         the Clip is used elsewhere.
@@ -93,7 +95,7 @@ def fuse_scaled_clip(m: Match) -> Replacement:
     require_same_rank(m.x, m.y)
     require_single_or_half(m.x, "HardSigmoid")
     high = number(m.high)
-    if not high > 0:
+    if not 1 / _LARGEST <= high <= _LARGEST:
         raise Decline(f"it clips to 0 and {high}")
     if m.factor is not None and abs(number(m.factor) * high - 1) > 1e-6:
         raise Decline(f"{number(m.factor)} is not the reciprocal of {high}")

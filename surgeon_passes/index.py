@@ -182,6 +182,10 @@ class GraphIndex:
         """Every live node, scope by scope, in graph order."""
         return [r.node for scope in self.scopes for r in self._sorted_members(scope)]
 
+    def count(self) -> int:
+        """Live nodes of all scopes, Constant nodes left out."""
+        return sum(record.live and record.node.op != "Constant" for record in self._records.values())
+
     def _sorted_members(self, scope: Scope) -> list[_Record]:
         return sorted((r for r in self._members.get(id(scope), ()) if r.live), key=lambda r: r.position)
 

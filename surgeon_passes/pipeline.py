@@ -16,7 +16,7 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.engines import Isolate, isolated, with_libraries
 from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
-from surgeon_passes.model.files import read_model
+from surgeon_passes.model.files import read_model, stamp_of
 from surgeon_passes.model.graphs import check_depth, model_of_graph
 from surgeon_passes.model.light import one_line
 from surgeon_passes.model.put_back import put_back
@@ -265,9 +265,10 @@ def _load(source: str | os.PathLike[str] | onnx.ModelProto | gs.Graph) -> Model:
         check_proto(source, "the model")
         return import_model(source)
     path = os.fspath(source)
+    stamp = stamp_of(path)
     proto, weights = read_model(path)
     model = import_model(proto, path, weights)
-    model.is_ours = True
+    model.is_ours, model.stamp = True, stamp
     return model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from surgeon_passes.decisions import REFUTED, UNDONE, VERIFIED, Decision
 from surgeon_passes.engines import with_libraries
 from surgeon_passes.model.export import export_model
 from surgeon_passes.model.extras import Model
-from surgeon_passes.model.files import with_weights, write_proto
+from surgeon_passes.model.files import digest_of_file, digest_of_model, stamp_of, with_weights, write_proto
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.weights import Weights
 from surgeon_passes.ops.custom import find
@@ -24,6 +25,7 @@ from surgeon_passes.passes.state import Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import Counts
 from surgeon_passes.report.dynamic import Dynamic, is_static
+from surgeon_passes.traces import Ran
 
 if TYPE_CHECKING:
     from surgeon_passes.report.latency import Latency
@@ -64,6 +66,10 @@ class Result:
     find_near_misses: Callable[[], list[Decision]] = list
     isolated: bool = False
     """whether ONNX Runtime was kept in a process of its own"""
+    ran: Ran = field(default_factory=Ran)
+    """how the run was told to go, and how it went: for the record"""
+    stamp: tuple[int, int, int] | None = None
+    """tells whether the file that the model was read from is still the same"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
 
@@ -183,11 +189,40 @@ class Result:
 
         return render(self)
 
+    @cached_property
+    def source_digest(self) -> tuple[str | None, int | None]:
+        """(SHA-256, bytes) of the model's file, or of what would be written of a model that came as an object. None where
+        the file has been replaced since it was read. Raises ModelError where it cannot be read."""
+        if self.stamp is not None:
+            return digest_of_file(self.source) if stamp_of(self.source) == self.stamp else (None, None)
+        return (None, None) if self.original is None else digest_of_model(self.original, self.weights)
+
+    @cached_property
+    def _record(self) -> dict[str, Any]:
+        from surgeon_passes.record.build import record
+
+        return record(self)
+
+    def record(self) -> dict[str, Any]:
+        """The decision record: all that was decided, and how it can be done again, as data that JSON holds.
+
+        Made once. ``surgeon_passes/record/schema.json`` describes it. Raises ModelError where weights cannot be read.
+        """
+        return copy.deepcopy(self._record)
+
+    def save_record(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`record` as JSON. Raises ModelError where the place cannot be written."""
+        from surgeon_passes.record.files import write_record
+
+        write_record(path, self._record)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model; weights go beside it where the input had them so, or where they exceed 2 GB.
 
         Raises ModelError where the place cannot be written; nothing is left half-written.
         """
+        if self.stamp is not None and stamp_of(path) == self.stamp:
+            _ = self.source_digest  # the last moment at which it can be told
         changed = vars(self).get("proto", self.light)  # who asked for it may have changed it
         write_proto(changed, path, self.weights, self.external)
 

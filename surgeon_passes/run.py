@@ -18,7 +18,7 @@ from surgeon_passes.errors import SurgeonError, UsageError
 from surgeon_passes.model import Model, Weights, export_light, import_model
 from surgeon_passes.model.files import with_weights
 from surgeon_passes.model.importer import import_function
-from surgeon_passes.model.nested import every_node
+from surgeon_passes.model.nested import count_nodes, every_node
 from surgeon_passes.model.outputs import refine_outputs
 from surgeon_passes.ops.custom import find
 from surgeon_passes.ops.schema import domain_of
@@ -31,6 +31,7 @@ from surgeon_passes.result import Result
 from surgeon_passes.rules.misses import near_misses
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.selection import Only
+from surgeon_passes.traces import Ran, StepTrace
 from surgeon_passes.values.dims import never_equal
 from surgeon_passes.watch import within
 
@@ -83,6 +84,7 @@ class Run:
         self.source = model.source
         self.external = model.external
         self.is_ours = model.is_ours
+        self.stamp = model.stamp
         self.model: Model | None = model
         self.before = count(model.graph)
         self.original, self.weights = (model.proto, model.weights) if model.proto is not None else export_light(model)
@@ -91,6 +93,7 @@ class Run:
         self.prepared = self.original
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
         self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
+        self.prepared_by: list[StepTrace] = []
 
     def result(self) -> Result:
         began = time.perf_counter()
@@ -135,6 +138,21 @@ class Run:
             dynamic=find_dynamic(outcome.state.index, outcome.state.types, outcome.state.evaluator),
             blocks=self.blocks(outcome.state),
             find_near_misses=partial(self.near_misses, light, weights),
+            ran=self.ran(outcome.state),
+            stamp=self.stamp,
+        )
+
+    def ran(self, state: State) -> Ran:
+        """How this run was told to go, and how it went."""
+        own = [r for p in self.pipeline.passes if isinstance(p, Rewrite) for r in p.rules]
+        return Ran(
+            pipeline=self.pipeline,
+            skip=tuple(sorted(self.switches.skip)),
+            keep=self.switches.keep,
+            only="" if self.switches.only is None else str(self.switches.only),
+            steps=(*self.prepared_by, *state.steps),
+            rules=frozenset(state.looked_for),
+            known={rule.name: tuple(rule.sets) for rule in (*self.registry, *own)},
         )
 
     def blocks(self, state: State) -> tuple[Block, ...]:
@@ -166,9 +184,13 @@ class Run:
         draft = Draft(self.original, self.verify, check, confined, self.weights)
         for step in steps:
             self.report(step.name)
-            heard = len(draft.decisions)
+            heard, held, began = len(draft.decisions), draft.proto, time.perf_counter()
             step.prepare(draft)
+            took = time.perf_counter() - began
+            counts = count_nodes(held), count_nodes(draft.proto)
+            self.prepared_by.append(StepTrace(step.name, 0, draft.proto is not held, took, *counts))
             for decision in draft.decisions[heard:]:
+                decision.step = step.name
                 for observer in self.observers:
                     observer(decision)
         if draft.proto is not self.original:
@@ -214,7 +236,7 @@ class Run:
             skip=self.switches.skip,
         )
         self.attach_checker(state)
-        for step in (p for p in self.pipeline.passes if p.once):
+        for step in (p for p in self.pipeline.passes if p.once and not isinstance(p, Preparation)):
             self.step(step, state)
         iterations, converged = self.fixpoint(state)
         for step in (p for p in self.pipeline.passes if p.last):
@@ -232,16 +254,20 @@ class Run:
     def fixpoint(self, state: State) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
         for iteration in range(1, self.pipeline.max_iterations + 1):
-            changed = [self.step(step, state) for step in steps]
+            changed = [self.step(step, state, iteration) for step in steps]
             if not any(changed):
                 return iteration, True
             state.refresh()
         return self.pipeline.max_iterations, not steps
 
-    def step(self, step: Pass, state: State) -> bool:
+    def step(self, step: Pass, state: State, iteration: int = 0) -> bool:
         state.report_progress(step.name, 0, 1)
         held = _interface(state.graph)
+        state.step, began = step.name, time.perf_counter()
+        before = state.steps[-1].nodes_after if state.steps else state.index.count()
         changed = _run(step, state)
+        took = time.perf_counter() - began
+        state.steps.append(StepTrace(step.name, iteration, changed, took, before, state.index.count()))
         now = _interface(state.graph)
         if step.once:
             held, now = _without_dims(held), _without_dims(now)

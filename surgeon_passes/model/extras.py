@@ -56,3 +56,5 @@ class Model:
     """what it was imported from, unchanged"""
     is_ours: bool = False
     """whether ``proto`` was read from a file: nobody else holds it, and may change it"""
+    stamp: tuple[int, int, int] | None = None
+    """what :func:`surgeon_passes.model.files.stamp_of` said of the file when it was read"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -177,6 +178,40 @@ def write_proto(
     )
 
 
+def digest_of_model(proto: onnx.ModelProto, weights: Weights) -> tuple[str, int]:
+    """(SHA-256, bytes) of the one file that :func:`write_proto` would write; beyond protobuf's limit too, where it would
+    not. Raises ModelError where weights cannot be read."""
+    slim = proto
+    if any(t.data_location == TensorProto.EXTERNAL for t in all_tensors(proto)):
+        slim = onnx.ModelProto()
+        slim.CopyFrom(proto)
+        for tensor in _inner_tensors(slim):
+            _inline(tensor, weights)
+    found, size = hashlib.sha256(), 0
+    for piece in _inline_pieces(slim, weights):
+        found.update(piece)
+        size += len(piece)
+    return found.hexdigest(), size
+
+
+def digest_of_file(path: str | os.PathLike[str]) -> tuple[str, int]:
+    """(SHA-256, bytes) of a file. Raises ModelError where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest(), os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        raise ModelError(f"{os.fspath(path)}: cannot be read ({error.strerror or error})") from None
+
+
+def stamp_of(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """What changes with a file (inode, bytes, nanoseconds of its last change); None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file under another name and rename it. Raises ModelError where that cannot be."""
     _replace((Path(path), lambda temporary: temporary.write_bytes(data)))
@@ -259,11 +294,15 @@ def _blaming(target: Path) -> Iterator[None]:
 
 def _write_inline(proto: onnx.ModelProto, path: Path, weights: Weights) -> None:
     """One file; initializers of the main graph are copied into it from where they lie."""
+    with path.open("wb") as stream:
+        for piece in _inline_pieces(proto, weights):
+            stream.write(piece)
+
+
+def _inline_pieces(proto: onnx.ModelProto, weights: Weights) -> Iterator[Any]:
     outside = {k: t for k, t in enumerate(proto.graph.initializer) if t.data_location == TensorProto.EXTERNAL}
     lengths = {place: raw_bytes(tensor) for place, tensor in outside.items()}
-    with path.open("wb") as stream:
-        for piece in pieces(proto, lengths, lambda place: weights.raw(outside[place])):
-            stream.write(piece)
+    return pieces(proto, lengths, lambda place: weights.raw(outside[place]))
 
 
 def _write_external(proto: onnx.ModelProto, path: Path, location: str, weights: Weights) -> None:

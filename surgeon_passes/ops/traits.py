@@ -82,3 +82,8 @@ SIZE_ARGUMENTS: Mapping[str, Mapping[int, str]] = {
 def is_random(op: str) -> bool:
     """Whether two equal nodes give different results. Dropout and training BatchNormalization depend on attributes."""
     return op in RANDOM
+
+
+def is_commutative(domain: str, op: str) -> bool:
+    """Whether operands may change places."""
+    return not domain and op in COMMUTATIVE

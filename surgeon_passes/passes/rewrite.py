@@ -77,6 +77,7 @@ class Rewrite(Pass):
 
     def run(self, state: State) -> bool:
         rules = self.chosen(state)
+        state.looked_for.update(rule.name for rule in rules)
         if not rules:
             return False
         options = Options(allow_lossy_casts=self.allow_lossy_casts)

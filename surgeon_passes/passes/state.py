@@ -20,6 +20,7 @@ from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rewriter import Rewriter
 from surgeon_passes.selection import Only, make_guard
+from surgeon_passes.traces import StepTrace
 from surgeon_passes.values import Evaluator, TypeMap
 
 Observer = Callable[[Decision], None]
@@ -84,6 +85,12 @@ class State:
     """bodies of custom operators, of the model or that rules emit: what ONNX Runtime runs in their place when it checks"""
     made_by: dict[int, str] = field(default_factory=dict)
     """by id(node): the rule that made it"""
+    steps: list[StepTrace] = field(default_factory=list)
+    """the passes in the order in which they were run"""
+    step: str = ""
+    """the pass that runs now"""
+    looked_for: set[str] = field(default_factory=set)
+    """names of the rules that some pass has tried"""
     times: Counter[str] = field(default_factory=Counter)
     """how often each rule was applied"""
     _seen: set[tuple[Any, ...]] = field(default_factory=set)
@@ -135,6 +142,7 @@ class State:
         if key in self._seen and decision.status != "applied":
             return
         self._seen.add(key)
+        decision.step = self.step
         self.decisions.append(decision)
         for observer in self.observers:
             observer(decision)

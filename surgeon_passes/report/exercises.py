@@ -27,7 +27,9 @@ def _rule(found: Exercise, everything: bool) -> list[str]:
 
 def _verdict(found: Exercise) -> str:
     if found.unknown:
-        return f"cannot be exercised: ONNX Runtime does not know {found.unknown}; --custom-ops gives a library that has it"
+        return (
+            f"cannot be exercised: ONNX Runtime does not know {found.unknown}; --custom-ops gives a library that has it"
+        )
     if found.faults:
         return f"FAILED, {', '.join(f'{number} {kind}' for kind, number in found.faults.items())}"
     if not found.fired:

@@ -110,6 +110,7 @@ def _checks_with_noise(
     ]
 
 
+_FLOOR = Tolerances().absolute
 _GRAVITY = {"equal": 0, "not run": 1, "inconclusive": 2, "different": 3}
 
 
@@ -249,4 +250,6 @@ def _float_gap(a: Array, b: Array) -> _Gap:
         gap, scale = float(np.abs(a - b).max()), float(np.abs(a).max())
     if gap == 0.0:
         return _Gap(0.0)
-    return _Gap(gap / scale if scale else np.inf)
+    if not scale:  # an output that is zero everywhere has no scale: the floor of zero channels counts
+        return _Gap(0.0 if gap <= _FLOOR else np.inf)
+    return _Gap(gap / scale)

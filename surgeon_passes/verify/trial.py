@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from surgeon_passes.index import node_label
 from surgeon_passes.ops.traits import ELEMENTWISE
-from surgeon_passes.region import Tolerances, Verdict
+from surgeon_passes.region import Exactness, Tolerances, Verdict
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value
 from surgeon_passes.verify import inputs as made_up
 from surgeon_passes.verify.assemble import Piece, assemble
@@ -68,6 +68,7 @@ class Trial:
     """relative step of the half-precision type that new constants were rounded to, else 0"""
     noise_factor: float = _NOISE_FACTOR
     has_products: bool = field(init=False, default=False)
+    exactness: Exactness = field(init=False)
     makes_zeros_positive: bool = field(init=False, default=False)
     """ONNX Runtime's Where gives 0 for the -0.0 that it picks"""
     index_limits: dict[int, int] = field(init=False, default_factory=dict)
@@ -75,6 +76,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.index_limits = _index_limits(self.piece)
+        self.exactness = self.piece.sides.region.exactness
         self.makes_zeros_positive = any(i.node.op == "Where" for i in self.piece.sides.images())
         self.has_products = any(i.node.op in _PRODUCTS for i in self.piece.sides.images())
 
@@ -157,10 +159,11 @@ class Trial:
                 self.error, self.tensor = max(found.error, self.error), name
 
     def _are_made_up_sizes(self, kind: str, before: Value, after: Value) -> bool:
-        """Whether both are empty, of sizes that may be the made-up numbers that were fed: of no elements all are legal."""
+        """Whether both are empty, of one rank, their sizes the made-up numbers that were fed: of no elements all are legal."""
         if kind == "data" or not (isinstance(before, np.ndarray) and isinstance(after, np.ndarray)):
             return False
-        return before.size == after.size == 0 and before.shape != after.shape and self.has_indices()
+        sized = before.ndim == after.ndim and before.shape != after.shape
+        return before.size == after.size == 0 and sized and self.has_indices()
 
     def _difference(
         self,
@@ -172,7 +175,6 @@ class Trial:
         graph: gs.Graph,
     ) -> Difference:
         """The worst difference over the axes on which channels may lie."""
-        exactness = self.piece.sides.region.exactness
         a, b = values[before], values[after]
         if self.makes_zeros_positive:
             a, b = (v + 0 if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for v in (a, b))
@@ -180,7 +182,7 @@ class Trial:
             self.usual[before] = a
         worst = Difference()
         for axis in self._channel_axes(a):
-            found = compare(a, b, exactness, self.bound, self.tolerances.absolute, axis)
+            found = compare(a, b, self.exactness, self.bound, self.tolerances.absolute, axis)
             if found.reason and found.rounding:
                 found = self._beyond_noise(kind, before, feeds, values, after, found, graph, axis)
             if found.reason:

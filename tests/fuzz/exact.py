@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, TensorProto, inliner, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from surgeon_passes.region import Tolerances
@@ -172,6 +172,7 @@ def is_beyond_numbers(model: onnx.ModelProto, feeds: Mapping[str, Array], output
 
 
 def _overflows_inside(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> bool:
+    model = inliner.inline_local_functions(model)  # what overflows in a function is seen, too
     public = {o.name for o in model.graph.output}
     inside = [o for n in model.graph.node for o in n.output if o and o not in public]
     model.graph.output.extend(onnx.ValueInfoProto(name=o) for o in inside)

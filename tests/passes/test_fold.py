@@ -243,6 +243,23 @@ def test_a_known_if_is_checked_with_what_its_branches_capture() -> None:
     assert numpy_helper.to_array(result.proto.graph.initializer[0]) == -1
 
 
+def test_a_known_if_in_half_precision_may_differ_in_its_last_bit() -> None:
+    """ONNX Runtime computes HardSigmoid in float32; which casts it leaves out depends on what stands in one graph."""
+    proto = model(
+        """g (float[7] x) => (float16[7] y) {
+            z = If(c)<then_branch = t () => (float16 r) {
+                           h = Cast<to: int = 10>(x) s = HardSigmoid<alpha: float = 0.16666667>(h)
+                           m = Mul(s, h) r = Identity(m) },
+                      else_branch = f () => (float16 s) { s = Cast<to: int = 10>(x) }>
+            y = Identity(z)
+        }""",
+        c=np.array(True), opset=20,
+    )  # fmt: skip
+    result = fold(proto)
+    assert [(d.root, d.reason) for d in result.decisions if d.status == "undone"] == []
+    assert nodes(result) == ["Cast", "HardSigmoid", "Mul", "Identity", "Identity"]
+
+
 def test_a_known_if_is_checked_with_its_branches_as_they_are_by_then() -> None:
     """The Constant in the branch is an initializer of that name by the time the If goes."""
     proto = model(

@@ -259,13 +259,21 @@ def test_scaled_clip() -> None:
 
 @declines("fuse_scaled_clip")
 def test_clips_that_are_scaled_otherwise_stay() -> None:
-    for high, factor, reason in ((6.0, 0.2, "is not the reciprocal"), (-1.0, -1.0, "it clips to 0 and -1.0")):
+    least = np.float32(1e-40)  # the reciprocal of which is no float32
+    for high, factor, reason in (
+        (6.0, 0.2, "is not the reciprocal"),
+        (-1.0, -1.0, "it clips to 0 and -1.0"),
+        (np.inf, 0.0, "is not finite"),
+    ):
         b = Builder()
         c = b.node("Clip", b.input("x", [3]), b.constant(0.0), b.constant(high))
         assert_stays(RULES, b.model(b.node("Mul", c, b.constant(factor))), reason)
     b = Builder()
     c = b.node("Clip", b.input("x", [3]), b.constant(0.0), b.constant(6.0))
     assert_stays(RULES, b.model(b.node("Div", c, b.constant(3.0))))
+    b = Builder()
+    c = b.node("Clip", b.input("x", [3]), b.constant(0.0), b.constant(float(least)))
+    assert_stays(RULES, b.model(b.node("Div", c, b.constant(float(least)))), "it clips to 0 and 9.9")
 
 
 @declines("fuse_leaky_relu")

@@ -229,6 +229,9 @@ def test_of_no_elements_made_up_sizes_tell_nothing() -> None:
     twice = region("y = Relu(x)", "y2 = Expand(x, s)", constants={"s": np.array([4, 3, 7, 0], np.int64)})
     (found,) = check([twice], typed(x=(FLOAT, [3, 7, 0])), graph_of())
     assert found.status == "refuted"  # no size was fed
+    flat = region("y = Reshape(x, s)", "y2 = Reshape(x, t)", constants={"t": np.array([0], np.int64)})
+    (found,) = check([flat], empty, graph_of())
+    assert found.status == "refuted"  # a size, whatever it is, changes no rank
 
 
 def test_equal_regions_share_one_check(monkeypatch: pytest.MonkeyPatch) -> None:

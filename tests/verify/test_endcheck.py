@@ -119,5 +119,7 @@ def test_gaps_of_single_outputs() -> None:
     assert output_gap(nan, np.float32([1, 1])).reason.startswith("NaN or Inf differ in 1 of 2")
     assert output_gap(np.float32([4, 0]), np.float32([4, 1])).error == 0.25
     assert output_gap(np.float32([0]), np.float32([1])).error == np.inf
+    assert output_gap(np.float32([0]), np.float32([2e-12])).error == np.inf
+    assert output_gap(np.float32([0]), np.float32([4e-17])).error == 0  # log(1 + exp(-38)) is 0, softplus is not
     assert output_gap(np.float32([0]), np.float64([0])).reason == "float64[1] instead of float32[1]"
     assert output_gap([np.float32([1])], []).reason == "sequences of different lengths"
