@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ class Compared:
     ``a``, ``b``: their names; ``by``: how they were paired. ``operators``, ``layers``: what makes them (operator, and the
     node that holds the layer's weights, else the last one). ``error``: the largest |a - b| of a channel over its scale;
     ``own``: the same where B's layer is fed A's activations, None where that could not be run. ``verdict``: equal, noise
-    (beyond the tolerance, but rounding explains it) or drift; ``begins``: whether the layer drifts by itself.
+    (beyond the tolerance, but rounding explains it) or drift; ``begins``: whether the layer drifts by itself. ``rules``: what
+    rewrote it, as a decision record tells.
     """
 
     a: str
@@ -36,12 +37,14 @@ class Compared:
     verdict: str
     begins: bool
     reason: str = ""
+    rules: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; Inf as text."""
         found = {k: getattr(self, k) for k in ("a", "b", "by", "error", "own", "verdict", "begins", "reason")}
         found["operators"], found["layers"] = list(self.operators), list(self.layers)
         found["statistics"] = [None if s is None else s.as_dict() for s in self.summaries]
+        found["rules"] = list(self.rules)
         distance = self.distance
         found["distance"] = None if distance is None else {k: getattr(distance, k) for k in Distance.__slots__}
         return dict(_plain(found))
@@ -70,7 +73,6 @@ class Comparison:
     pairs: Sequence[Compared]
     unpaired: tuple[Sequence[str], Sequence[str]] = ((), ())
     lost: Sequence[str] = ()
-    notes: Sequence[str] = field(default=())
 
     @property
     def first(self) -> Compared | None:
@@ -111,7 +113,6 @@ class Comparison:
             "first": None if first is None else {"a": first.a, "b": first.b},
             "operators": [{k: _plain(getattr(o, k)) for k in OperatorDrift.__slots__} for o in self.operators],
             "lost_outputs": list(self.lost),
-            "notes": list(self.notes),
             "pairs": [pair.as_dict() for pair in self.pairs],
         }
 

@@ -18,6 +18,7 @@ from surgeon_passes.compare.prints import Key, Print, gap, gaps, same_within
 from surgeon_passes.compare.side import Side
 from surgeon_passes.compare.structure import Neighbours, descendants
 from surgeon_passes.errors import UsageError
+from surgeon_passes.verify.feeds import InputType
 
 INPUT, OUTPUT, NAME, MAP, VALUE, STRUCTURE = "input", "output", "name", "map", "value", "structure"
 _FAR = 0.05
@@ -59,18 +60,25 @@ class Pairing:
 
 def pair_inputs(a: Side, b: Side) -> dict[str, str]:
     """Inputs of ``b`` by those of ``a``: by name, or where no name is the same, by place and type. Raises UsageError."""
-    names = {i.name for i in a.inputs}
-    if names == {i.name for i in b.inputs}:
-        return {name: name for name in sorted(names)}
     mine, others = [[i.name for i in side.inputs] for side in (a, b)]
     text = f"{a.source} reads {_list(mine)}, {b.source} reads {_list(others)}"
-    if names & set(others) or len(mine) != len(others):
+    if set(mine) == set(others):
+        others = mine
+    elif set(mine) & set(others) or len(mine) != len(others):
         raise UsageError(f"the models' inputs differ: {text}; they must be the same, or have the same number and order")
-    for x, y in zip(a.inputs, b.inputs, strict=True):
-        ranks = [None if i.dims is None else len(i.dims) for i in (x, y)]
-        if x.kind != y.kind or (None not in ranks and ranks[0] != ranks[1]):
-            raise UsageError(f"the models' inputs differ: '{x.name}' and '{y.name}' are of another type ({text})")
+    types = [{i.name: i for i in side.inputs} for side in (a, b)]
+    for x, y in zip(mine, others, strict=True):
+        kinds = [_kind(found[name]) for found, name in zip(types, (x, y), strict=True)]
+        if kinds[0][0] != kinds[1][0] or (None not in (kinds[0][1], kinds[1][1]) and kinds[0][1] != kinds[1][1]):
+            what = [kind if rank is None else f"{kind} of rank {rank}" for kind, rank in kinds]
+            raise UsageError(
+                f"the models' inputs differ: {a.source} reads '{x}', a {what[0]}; {b.source} '{y}', a {what[1]}"
+            )
     return dict(zip(mine, others, strict=True))
+
+
+def _kind(found: InputType) -> tuple[str, int | None]:
+    return found.kind, None if found.dims is None else len(found.dims)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -83,6 +91,7 @@ class Finder:
     def __init__(self, a: Side, b: Side, prints_a: Mapping[str, Print], prints_b: Mapping[str, Print]) -> None:
         self._a, self._b, self._prints_a, self._prints_b = a, b, prints_a, prints_b
         self._places = [{name: k / len(side.activations) for k, name in enumerate(side.activations)} for side in (a, b)]
+        self._strangers: set[tuple[str, str]] = set()
         self.pairing = Pairing()
 
     def find(self, inputs: Mapping[str, str], known: Iterable[tuple[str, str]] = ()) -> Pairing:
@@ -90,11 +99,14 @@ class Finder:
         for x, y in inputs.items():
             self.pairing.add(x, y, INPUT)
         doubted = self._by_name(known)
+        self._outputs(close=True)
         self._by_value()
         self._restore(doubted)
         self._outputs()
         self._by_structure()
-        self._drop_strangers()
+        if self._drop_strangers():
+            self._by_structure()
+            self._drop_strangers()
         return self.pairing
 
     # --- names -------------------------------------------------------------------------------------------------------
@@ -114,6 +126,9 @@ class Finder:
     def _gap(self, pair: Pair) -> float:
         return gap(self._prints_a[pair.a], self._prints_b[pair.b])
 
+    def _is_same(self, pair: Pair) -> bool:
+        return self._gap(pair) <= same_within(self._prints_a[pair.a], self._prints_b[pair.b])
+
     def _restore(self, doubted: Sequence[Pair]) -> None:
         """Names mislead where most of the doubted tensors have been found elsewhere; else they are believed."""
         elsewhere = sum(pair.b in self.pairing.of_b for pair in doubted)
@@ -122,11 +137,11 @@ class Finder:
         for pair in doubted:
             self.pairing.add(pair.a, pair.b, pair.by)
 
-    def _outputs(self) -> None:
-        """Outputs that no name pairs go by their place, where there are as many."""
+    def _outputs(self, close: bool = False) -> None:
+        """Outputs that no name pairs go by their place, where there are as many; with ``close`` those of equal values."""
         if len(self._a.outputs) == len(self._b.outputs):
             for x, y in zip(self._a.outputs, self._b.outputs, strict=True):
-                if x in self._prints_a and y in self._prints_b:
+                if not close or self._is_same(Pair(x, y, OUTPUT)):
                     self.pairing.add(x, y, OUTPUT)
 
     # --- values ------------------------------------------------------------------------------------------------------
@@ -183,7 +198,9 @@ class Finder:
                 self.pairing.add(x, y, STRUCTURE)
 
     def _same_kind(self, y: str, x: str) -> bool:
-        return x in self._prints_a and bool(self._prints_b[y].key) and self._prints_a[x].key == self._prints_b[y].key
+        if x not in self._prints_a or (x, y) in self._strangers:
+            return False
+        return bool(self._prints_b[y].key) and self._prints_a[x].key == self._prints_b[y].key
 
     def _best(self, candidates: Sequence[str], y: str) -> str | None:
         """The candidate of the closest values; where none is close, or values tell nothing, the one that stands in the same
@@ -204,19 +221,22 @@ class Finder:
         same = self._a.operator(x) == self._b.operator(y)
         return (0 if same else 1) if readers[0] == readers[1] else (2 if same else 3)
 
-    def _drop_strangers(self) -> None:
+    def _drop_strangers(self) -> bool:
         """Tensors that differ while all that is computed from them agrees are not the same one: they mean other things."""
+        dropped = False
         for pair in self.pairing:
-            if pair.by in (INPUT, OUTPUT) or pair.b not in self._prints_b:
+            if pair.by in (INPUT, OUTPUT) or self._is_same(pair):
                 continue
             apart = self._gap(pair)
-            if apart <= same_within(self._prints_a[pair.a], self._prints_b[pair.b]):
-                continue
-            if pair.by in (NAME, MAP) and np.isfinite(apart):
+            named = pair.by in (NAME, MAP) and self._a.operator(pair.a) == self._b.operator(pair.b)
+            if named and np.isfinite(apart):
                 continue
             below = [self._gap(self.pairing.of_b[n]) for n in descendants(self._b, pair.b, self.pairing.of_b)]
             if below and max(below) <= _AGREES * min(apart, 1.0):
                 self.pairing.drop(pair)
+                self._strangers.add((pair.a, pair.b))
+                dropped = True
+        return dropped
 
 
 def _operator(side: Side, number: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 from surgeon_passes.compare.comparison import DRIFT, EQUAL, NOISE, Compared, Comparison
 from surgeon_passes.compare.feeds import fed_to, feeds_of
 from surgeon_passes.compare.judge import TOLERANCE, Gap, explained, gap_of
+from surgeon_passes.compare.mapping import Told, told_by
 from surgeon_passes.compare.own import Layers, Own
 from surgeon_passes.compare.pairs import INPUT, Finder, Pair, pair_inputs
 from surgeon_passes.compare.prints import Print, take
@@ -24,6 +27,8 @@ from surgeon_passes.pipeline import Source
 from surgeon_passes.runtime import Value
 from surgeon_passes.verify.inputs import one_ulp
 
+log = logging.getLogger(__name__)
+
 _MOVES = 2
 """Runs with what is fed moved by one ulp, where rounding may explain an error."""
 
@@ -34,7 +39,7 @@ def compare(
     *,
     data: Any = None,
     shapes: Mapping[str, Any] | None = None,
-    known: Iterable[tuple[str, str]] = (),
+    record: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     tolerance: float = TOLERANCE,
     a_runtime: str = DEFAULT,
     b_runtime: str = DEFAULT,
@@ -43,31 +48,43 @@ def compare(
     """Hold ``b`` against ``a``, the reference, tensor by tensor of their main graphs.
 
     ``a`` and ``b`` are paths, ModelProtos or gs.Graphs with the same inputs. ``data`` are real inputs (an npz, a folder of
-    npy, a callable), else some are made up, at ``shapes`` of A's inputs. ``known`` are pairs of names that names and values
-    would not tell. ``tolerance`` bounds the error relative to a channel's scale. ``a_runtime`` and ``b_runtime`` are
-    ``ort:off``, ``ort:basic``, ``ort:extended``, ``ort:all``, ``reference`` or a plugin's name. ``max_bytes`` of activations
+    npy, a callable), else some are made up, at ``shapes`` of A's inputs. ``record`` is the decision record, or its file, of
+    the run that made B of A. ``tolerance`` bounds the error relative to a channel's scale. ``a_runtime`` and ``b_runtime``
+    are ``ort:off``, ``ort:basic``, ``ort:extended``, ``ort:all``, ``reference`` or a plugin's name. ``max_bytes`` of activations
     are held at a time. Raises SurgeonError: ModelError for a file, UsageError for inputs, outputs or options that do not
     fit, RuntimeFailure where a model does not run.
     """
     if not tolerance > 0:
         raise UsageError(f"a tolerance of {tolerance:g}: it must be above 0")
-    budget = parse_bytes(max_bytes, "max_bytes") if isinstance(max_bytes, str) else max_bytes
+    budget = parse_bytes(max_bytes, "max_bytes")
     runtimes = runtime(a_runtime), runtime(b_runtime)
-    one, other = Side(a), Side(b)
+    one, other = Side(a, "model a"), Side(b, "model b")
     inputs = pair_inputs(one, other)
     feeds = feeds_of(one, inputs, other, data, shapes or {})
     sides = (Stream(one, runtimes[0], feeds), Stream(other, runtimes[1], fed_to(other, inputs, feeds)))
-    run = _Run(sides, inputs, tolerance, budget)
-    pairs = run.pairs(known)
+    told = told_by(record)
+    with np.errstate(all="ignore"):
+        return _compared(_Run(sides, inputs, tolerance, budget, told), (a_runtime, b_runtime))
+
+
+def _compared(run: _Run, runtimes: tuple[str, str]) -> Comparison:
+    pairs = run.pairs()
+    a, b = (stream.side for stream in run.sides)
+    partners = {**run.inputs, **{p.a: p.b for p in pairs}}
+    lost = [n for n in a.outputs if partners.get(n) not in b.outputs]
+    if len(lost) == len(a.outputs):
+        raise UsageError(
+            f"the models have no output in common: {a.source} gives {', '.join(a.outputs)}, "
+            f"{b.source} gives {', '.join(b.outputs)}"
+        )
     return Comparison(
-        (one.source, other.source),
-        (a_runtime, b_runtime),
-        tolerance,
-        len(feeds),
+        (a.source, b.source),
+        runtimes,
+        run.tolerance,
+        len(run.sides[0].feeds),
         run.compared(pairs),
         run.unpaired(pairs),
-        [n for n in one.outputs if n not in {p.a for p in pairs}],
-        run.notes,
+        lost,
     )
 
 
@@ -79,27 +96,20 @@ class _Run:
     inputs: Mapping[str, str]
     tolerance: float
     budget: int
-    notes: list[str] = field(default_factory=list)
+    told: Told = field(default_factory=Told)
     prints: list[dict[str, Print]] = field(default_factory=list)
     sizes: list[dict[str, int]] = field(default_factory=list)
 
-    def pairs(self, known: Iterable[tuple[str, str]]) -> list[Pair]:
-        """In A's topological order. Raises UsageError where there is none among the outputs."""
+    def pairs(self) -> list[Pair]:
+        """In A's topological order."""
         for stream in self.sides:
             names = stream.side.observed
             sizes = stream.sizes([n for n in names if n in stream.side.maker])
             self.sizes.append(sizes)
             self.prints.append(take(stream, names, sizes, self.budget))
         a, b = self.sides[0].side, self.sides[1].side
-        pairing = Finder(a, b, *self.prints).find(self.inputs, known)
-        found = [pairing.of_a[n] for n in a.observed if n in pairing.of_a and pairing.of_a[n].by != INPUT]
-        outputs = [p for p in found if p.a in a.outputs]
-        if not outputs and a.outputs:
-            raise UsageError(
-                f"the models have no output in common: {a.source} gives {', '.join(a.outputs)}, "
-                f"{b.source} gives {', '.join(b.outputs)}"
-            )
-        return found
+        pairing = Finder(a, b, *self.prints).find(self.inputs, self.told.pairs)
+        return [pairing.of_a[n] for n in a.observed if n in pairing.of_a and pairing.of_a[n].by != INPUT]
 
     def unpaired(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
         mine, others = {p.a for p in pairs}, {p.b for p in pairs}
@@ -114,6 +124,7 @@ class _Run:
         found: list[Compared] = []
         for group in self._groups(pairs):
             found += self._measured(group, layers)
+            log.info("%d of %d tensors compared", len(found), len(pairs))
         begins = self._beginning([c for c in found if c.begins], layers)
         found = [replace(c, begins=c.b in begins) for c in found]
         return self._without_noise(found, self._below(begins))
@@ -150,6 +161,7 @@ class _Run:
             DRIFT if gap.reason else EQUAL,
             bool(alone is not None and alone.reason),
             _reason(gap, alone),
+            self.told.rules.get(p.a, ()),
         )
 
     # --- what rounding explains --------------------------------------------------------------------------------------

@@ -30,13 +30,13 @@ _FAILURES = (
 class Side:
     """A model's main graph. Tensors go by name; those of bodies and functions are part of the node that holds them.
 
-    Raises ModelError for a file that is no valid model.
+    ``role`` is what it is called where it has no file. Raises ModelError for a file that is no valid model.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, role: str = "the model") -> None:
         model = load(source)
         proto, weights = (model.proto, model.weights) if model.proto is not None else export_light(model)
-        self.source = model.source
+        self.source = role if model.source in ("the model", "the graph") else model.source
         self.proto: ModelProto = with_references(proto)
         self.weights: Weights = weights
         graph = self.proto.graph

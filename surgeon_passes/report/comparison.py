@@ -45,7 +45,6 @@ def _head(found: Comparison) -> list[str]:
         ("drift begins", _first(found)),
         ("by operator", _operator(found)),
         ("result", _verdict(found)),
-        *(("note", note) for note in found.notes),
     ]
     return [f"{name:14}{visible(text)}" for name, text in rows]
 
@@ -58,7 +57,8 @@ def _first(found: Comparison) -> str:
     if first.own is not None and not first.begins:
         alone += " (within the tolerance: it adds up)"
     place = f"{first.operators[1] or 'input'} '{first.layers[1]}' of b, tensor '{first.b}'"
-    return f"{place} (a: '{first.a}'): error {first.error:.2g}{alone}"
+    rewritten = f"; rewritten by {', '.join(first.rules)}" if first.rules else ""
+    return f"{place} (a: '{first.a}'): error {first.error:.2g}{alone}{rewritten}"
 
 
 def _operator(found: Comparison) -> str:
@@ -138,10 +138,8 @@ def _number(value: float | None, form: str = "{:.2g}") -> str:
 def statistics(pair: Compared) -> list[str]:
     """Everything about one pair of tensors, A's beside B's."""
     table = _table("", "a", "b")
-    rows: list[tuple[str, Any, Any]] = [
-        ("tensor", pair.a, pair.b),
-        ("made by", *(f"{o or 'input'} '{n}'" for o, n in zip(pair.operators, pair.layers, strict=True))),
-    ]
+    makers = [f"{o or 'input'} '{n}'" for o, n in zip(pair.operators, pair.layers, strict=True)]
+    rows: list[tuple[str, Any, Any]] = [("tensor", pair.a, pair.b), ("made by", makers[0], makers[1])]
     columns = [_summary(summary) for summary in pair.summaries]
     rows += [(name, columns[0][name], columns[1].get(name, "")) for name in columns[0]]
     for name, mine, other in rows:
@@ -155,18 +153,18 @@ def _summary(found: Summary | None) -> dict[str, str]:
     rows = {"dtype": found.dtype, "shape": str(list(found.shape))}
     for name, value in (("mean", found.mean), ("variance", found.variance), ("max |x|", found.max_abs)):
         rows[name] = _number(value, "{:.6g}")
-    rows["quantiles"] = "  ".join(f"{q}%: {v:.4g}" for q, v in found.quantiles.items()) or "-"
+    rows.update((f"{q} %", f"{value:.6g}") for q, value in found.quantiles.items())
     rows["NaN, Inf"] = f"{found.nan}, {found.inf}"
     return rows
 
 
 def _apart(pair: Compared) -> str:
     distance = pair.distance
-    reason = f" ({pair.reason})" if pair.reason else ""
+    told = visible(pair.reason) or f"error {pair.error:.2g}"
     if distance is None:
-        return f"apart: error {pair.error:.3g}{visible(reason)}"
+        return f"apart: {told}"
     return (
-        f"apart: error {pair.error:.3g}{visible(reason)}; max |a - b| {distance.max_abs:.3g}, "
+        f"apart: {told}; max |a - b| {distance.max_abs:.3g}, "
         f"relative {_number(distance.relative)}, cosine {_number(distance.cosine, '{:.6f}')}, "
         f"SQNR {_number(distance.sqnr, '{:.1f}')} dB, KL {_number(distance.kl)}"
     )
