@@ -18,8 +18,8 @@ EQUAL, NOISE, DRIFT = "equal", "noise", "drift"
 class Compared:
     """Two tensors that should be the same.
 
-    ``a``, ``b``: their names; ``by``: how they were paired. ``operators``, ``layers``: what makes them (operator, and the
-    node that holds the layer's weights, else the last one). ``error``: the largest |a - b| of a channel over its scale;
+    ``a``, ``b``: their names; ``by``: how they were paired. ``operators``, ``layers``: the nodes that make them, of B the
+    one in the layer that holds weights, if there is one. ``error``: the largest |a - b| of a channel over its scale;
     ``own``: the same where B's layer is fed A's activations, None where that could not be run. ``verdict``: equal, noise
     (beyond the tolerance, but rounding explains it) or drift; ``begins``: whether the layer drifts by itself. ``rules``: what
     rewrote it, as a decision record tells.

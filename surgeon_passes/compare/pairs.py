@@ -2,15 +2,17 @@
 
 Names are believed until values say otherwise: a model that was exported again numbers its tensors anew. Where there are
 no names, equal values are looked for; what has drifted is found from there: it is computed from tensors that are paired
-already, by the same kind of operator or for the same kinds of readers, and its values are close.
+already, by the same kind of operator or for the same kinds of readers, and its values are close. What is computed from it
+is then looked at as if it had not drifted: on A's activations.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,8 +26,10 @@ INPUT, OUTPUT, NAME, MAP, VALUE, STRUCTURE = "input", "output", "name", "map", "
 _FAR = 0.05
 _CLOSE = 0.3
 """Gaps: a name is doubted above the first; what has drifted is looked for among tensors up to the second."""
-_AGREES = 0.01
-"""What is computed from a tensor agrees where it is off by less than this part of the tensor's own gap."""
+_ROUNDS = 24
+"""Tensors without a name that drift by themselves and are looked behind."""
+_SUSPECTS = 64
+_SAME = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,9 @@ class Pairing:
 
     def drop(self, pair: Pair) -> None:
         del self.of_a[pair.a], self.of_b[pair.b]
+
+    def restore(self, pair: Pair) -> None:
+        self.of_a[pair.a] = self.of_b[pair.b] = pair
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(list(self.of_b.values()))
@@ -85,11 +92,25 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(f"'{n}'" for n in names) or "nothing"
 
 
-class Finder:
-    """Finds the pairs of two sides whose prints are known."""
+Again: TypeAlias = Callable[[Pairing, Sequence[str]], Mapping[str, Print]]
 
-    def __init__(self, a: Side, b: Side, prints_a: Mapping[str, Print], prints_b: Mapping[str, Print]) -> None:
-        self._a, self._b, self._prints_a, self._prints_b = a, b, prints_a, prints_b
+
+class Finder:
+    """Finds the pairs of two sides whose prints are known.
+
+    ``again`` gives prints of B's tensors where A's activations are fed at all pairs so far.
+    """
+
+    def __init__(
+        self,
+        a: Side,
+        b: Side,
+        prints_a: Mapping[str, Print],
+        prints_b: Mapping[str, Print],
+        again: Again = lambda _, __: {},
+    ) -> None:
+        self._a, self._b, self._prints_a, self._prints_b = a, b, prints_a, dict(prints_b)
+        self._observed, self._again = prints_b, again
         self._places = [{name: k / len(side.activations) for k, name in enumerate(side.activations)} for side in (a, b)]
         self._strangers: set[tuple[str, str]] = set()
         self.pairing = Pairing()
@@ -103,6 +124,7 @@ class Finder:
         self._by_value()
         self._restore(doubted)
         self._outputs()
+        self._look_behind()
         self._by_structure()
         if self._drop_strangers():
             self._by_structure()
@@ -188,14 +210,34 @@ class Finder:
 
     # --- structure ---------------------------------------------------------------------------------------------------
 
-    def _by_structure(self) -> None:
+    def _unpaired(self) -> list[str]:
+        return [n for n in self._b.activations if n not in self.pairing.of_b]
+
+    def _look_behind(self) -> None:
+        """Where a tensor has drifted, what is computed from it is looked at on A's values in its place."""
+        for _ in range(_ROUNDS):
+            pair = self._by_structure(once=True)
+            if pair is None:
+                break
+            if self._is_stranger(pair):
+                self._drop(pair)
+                continue
+            self._prints_b.update(self._again(self.pairing, self._unpaired()))
+            self._by_value()
+
+    def _by_structure(self, once: bool = False) -> Pair | None:
+        """Pair what stands in the same place; with ``once`` up to the first pair that has drifted, which is given back."""
         neighbours = Neighbours(self._a, self._b, self.pairing.of_a, self.pairing.of_b)
         for y in self._b.activations:
             if y in self.pairing.of_b or y not in self._prints_b:
                 continue
             x = self._best(neighbours.candidates(y, partial(self._same_kind, y)), y)
-            if x is not None:
-                self.pairing.add(x, y, STRUCTURE)
+            if x is None:
+                continue
+            self.pairing.add(x, y, STRUCTURE)
+            if once and not self._is_same(self.pairing.of_b[y]):
+                return self.pairing.of_b[y]
+        return None
 
     def _same_kind(self, y: str, x: str) -> bool:
         if x not in self._prints_a or (x, y) in self._strangers:
@@ -221,22 +263,44 @@ class Finder:
         same = self._a.operator(x) == self._b.operator(y)
         return (0 if same else 1) if readers[0] == readers[1] else (2 if same else 3)
 
+    # --- strangers ---------------------------------------------------------------------------------------------------
+
     def _drop_strangers(self) -> bool:
-        """Tensors that differ while all that is computed from them agrees are not the same one: they mean other things."""
-        dropped = False
-        for pair in self.pairing:
-            if pair.by in (INPUT, OUTPUT) or self._is_same(pair):
-                continue
-            apart = self._gap(pair)
-            named = pair.by in (NAME, MAP) and self._a.operator(pair.a) == self._b.operator(pair.b)
-            if named and np.isfinite(apart):
-                continue
-            below = [self._gap(self.pairing.of_b[n]) for n in descendants(self._b, pair.b, self.pairing.of_b)]
-            if below and max(below) <= _AGREES * min(apart, 1.0):
-                self.pairing.drop(pair)
-                self._strangers.add((pair.a, pair.b))
-                dropped = True
-        return dropped
+        """Take pairs of what is not the same tensor apart; whether there were any. Names that the same operator makes stay
+        together: there a layer may make up for another one."""
+        suspects = [pair for pair in self.pairing if self._is_doubtful(pair)][:_SUSPECTS]
+        strangers = [pair for pair in suspects if self._is_stranger(pair)]
+        for pair in strangers:
+            self._drop(pair)
+        return bool(strangers)
+
+    def _drop(self, pair: Pair) -> None:
+        self.pairing.drop(pair)
+        self._strangers.add((pair.a, pair.b))
+
+    def _is_doubtful(self, pair: Pair) -> bool:
+        apart = gap(self._prints_a[pair.a], self._observed[pair.b])
+        if pair.by in (INPUT, OUTPUT, VALUE) or apart <= same_within(self._prints_a[pair.a], self._observed[pair.b]):
+            return False
+        same = self._a.operator(pair.a) == self._b.operator(pair.b)
+        return pair.by == STRUCTURE or not same or not np.isfinite(apart)
+
+    def _is_stranger(self, pair: Pair) -> bool:
+        """Whether A's values in the place of B's make what is computed from them worse: they mean something else there."""
+        below = sorted(descendants(self._b, pair.b, self.pairing.of_b))
+        if not below:
+            return False
+        fed = self._apart(below)
+        self.pairing.drop(pair)
+        alone = self._apart(below)
+        self.pairing.restore(pair)
+        return fed > max(2 * alone, _SAME)
+
+    def _apart(self, names: Sequence[str]) -> float:
+        """The largest gap of these tensors of B, by the layers that make them from the pairs."""
+        found = self._again(self.pairing, names)
+        pairs = [self.pairing.of_b[n] for n in names if n in found]
+        return max((gap(self._prints_a[p.a], found[p.b]) for p in pairs), default=0.0)
 
 
 def _operator(side: Side, number: int) -> str:

@@ -15,8 +15,8 @@ from surgeon_passes.compare.feeds import fed_to, feeds_of
 from surgeon_passes.compare.judge import TOLERANCE, Gap, explained, gap_of
 from surgeon_passes.compare.mapping import Told, told_by
 from surgeon_passes.compare.own import Layers, Own
-from surgeon_passes.compare.pairs import INPUT, Finder, Pair, pair_inputs
-from surgeon_passes.compare.prints import Print, take
+from surgeon_passes.compare.pairs import INPUT, Finder, Pair, Pairing, pair_inputs
+from surgeon_passes.compare.prints import Print, print_of, take
 from surgeon_passes.compare.runtimes import DEFAULT, OnnxRuntime, runtime
 from surgeon_passes.compare.side import Side
 from surgeon_passes.compare.statistics import Summary, distance, is_number, summarize
@@ -50,9 +50,9 @@ def compare(
     ``a`` and ``b`` are paths, ModelProtos or gs.Graphs with the same inputs. ``data`` are real inputs (an npz, a folder of
     npy, a callable), else some are made up, at ``shapes`` of A's inputs. ``record`` is the decision record, or its file, of
     the run that made B of A. ``tolerance`` bounds the error relative to a channel's scale. ``a_runtime`` and ``b_runtime``
-    are ``ort:off``, ``ort:basic``, ``ort:extended``, ``ort:all``, ``reference`` or a plugin's name. ``max_bytes`` of activations
-    are held at a time. Raises SurgeonError: ModelError for a file, UsageError for inputs, outputs or options that do not
-    fit, RuntimeFailure where a model does not run.
+    are ``ort:off``, ``ort:basic``, ``ort:extended``, ``ort:all``, ``reference`` or a plugin's name. ``max_bytes`` of
+    activations are held at a time. Raises SurgeonError: ModelError for a file, UsageError for inputs, outputs or options
+    that do not fit, RuntimeFailure where a model does not run.
     """
     if not tolerance > 0:
         raise UsageError(f"a tolerance of {tolerance:g}: it must be above 0")
@@ -108,8 +108,18 @@ class _Run:
             self.sizes.append(sizes)
             self.prints.append(take(stream, names, sizes, self.budget))
         a, b = self.sides[0].side, self.sides[1].side
-        pairing = Finder(a, b, *self.prints).find(self.inputs, self.told.pairs)
+        pairing = Finder(a, b, self.prints[0], self.prints[1], self._again).find(self.inputs, self.told.pairs)
         return [pairing.of_a[n] for n in a.observed if n in pairing.of_a and pairing.of_a[n].by != INPUT]
+
+    def _again(self, pairing: Pairing, names: Sequence[str]) -> dict[str, Print]:
+        """Prints of B's tensors where the pairs are fed A's activations."""
+        layers = Layers(*self.sides, {p.b: p.a for p in pairing}, *self.prints)
+        found: dict[str, Print] = {}
+        for group in groups(names, self.sizes[1], self.budget // 2):
+            mine = self.sides[0].values(layers.sources(group))
+            made = layers.run(group, mine)
+            found.update((name, print_of([own.value for own in owns])) for name, owns in made.items())
+        return found
 
     def unpaired(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
         mine, others = {p.a for p in pairs}, {p.b for p in pairs}
@@ -146,14 +156,15 @@ class _Run:
     def _one(self, p: Pair, a: list[Value], b: list[Value], own: list[Own] | None, layers: Layers) -> Compared:
         gap = gap_of(a, b, self.tolerance)
         alone = None if own is None else gap_of(a, [o.value for o in own], self.tolerance)
-        sides = self.sides[0].side, self.sides[1].side
+        operator, layer = _layer(self.sides[1].side, p.b, layers)
+        mine = self.sides[0].side
         numbers = all(isinstance(x, np.ndarray) for x in (*a, *b))
         return Compared(
             p.a,
             p.b,
             p.by,
-            (sides[0].operator(p.a), sides[1].operator(p.b)),
-            (sides[0].label(p.a), _layer(sides[1], p.b, layers)),
+            (mine.operator(p.a), operator),
+            (mine.label(p.a), layer),
             (_summary(a), _summary(b)),
             distance(a, b) if numbers and all(map(is_number, (*a, *b))) else None,
             gap.error,
@@ -239,13 +250,12 @@ def _summary(runs: Sequence[Value]) -> Summary | None:
     return summarize(runs) if all(isinstance(x, np.ndarray) for x in runs) else None
 
 
-def _layer(side: Side, name: str, layers: Layers) -> str:
-    """The one node of the layer that holds weights; where there is none or are several, the last node."""
+def _layer(side: Side, name: str, layers: Layers) -> tuple[str, str]:
+    """Operator and name of the one node of a layer that holds weights; where there is none or are several, of the last."""
     weighty = [k for k in layers.nodes(name) if side.has_weights(k)]
     if len(weighty) == 1:
-        node = side.nodes[weighty[0]]
-        return node.name or next(n for n in node.output if n)
-    return side.label(name)
+        name = next(n for n in side.nodes[weighty[0]].output if n)
+    return side.operator(name), side.label(name)
 
 
 __all__ = ["compare"]

@@ -135,8 +135,8 @@ def divergence(x: Wide, y: Wide) -> float | None:
     low, high = min(x.min(), y.min()), max(x.max(), y.max())
     if low == high:
         return 0.0
-    if not np.isfinite(high - low) or (high - low) / BINS == 0:
-        return None
+    if not low / 2 > high / 2 - np.finfo(np.float64).max / 2 or (high - low) / BINS == 0:
+        return None  # their range, or a bin's width, is no number
     p, q = (_shares(v, low, high) for v in (x, y))
     return max(0.0, float(np.sum(p * np.log(p / q))))
 

@@ -22,9 +22,9 @@ from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rewriter import Rewriter
 from surgeon_passes.selection import Only, make_guard
 from surgeon_passes.traces import StepTrace
+from surgeon_passes.values import Evaluator, TypeMap
 
 log = logging.getLogger(__name__)
-from surgeon_passes.values import Evaluator, TypeMap
 
 Observer = Callable[[Decision], None]
 Progress = Callable[[str, int, int], None]
