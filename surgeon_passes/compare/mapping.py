@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from surgeon_passes.errors import UsageError
+from surgeon_passes.errors import ModelError, UsageError
 from surgeon_passes.record.build import FORMAT, VERSION
 from surgeon_passes.record.files import read_json
 
@@ -33,7 +33,7 @@ def told_by(record: str | os.PathLike[str] | Mapping[str, Any] | None) -> Told:
     try:
         return _told(found)
     except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{name}: not a decision record: {type(error).__name__}: {error}") from None
+        raise ModelError(f"{name}: not a decision record: {type(error).__name__}: {error}") from None
 
 
 def _told(record: Mapping[str, Any]) -> Told:

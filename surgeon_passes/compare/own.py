@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TypeProto, helper
 
+from surgeon_passes.compare.noise import moved
 from surgeon_passes.compare.prints import Print
 from surgeon_passes.compare.stream import Stream, part, run_part
 from surgeon_passes.errors import RuntimeFailure
 from surgeon_passes.runtime import Array, Value
-from surgeon_passes.verify.inputs import one_ulp
 
 log = logging.getLogger(__name__)
 
@@ -108,11 +108,7 @@ class Layers:
     ) -> dict[str, Value]:
         """``move`` from 0 on moves floats by one ulp, each its own way."""
         found = {n: self._cast(n, values[self.cuts[n]]) if n in self.cuts else given[n] for n in read}
-        if move < 0:
-            return found
-        return {
-            n: one_ulp(x, 17 * move + k) if isinstance(x, np.ndarray) else x for k, (n, x) in enumerate(found.items())
-        }
+        return found if move < 0 else moved(found, move)
 
     def _cast(self, name: str, value: Array) -> Array:
         dtype = self._prints_b[name].dtype

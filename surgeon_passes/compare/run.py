@@ -14,23 +14,20 @@ from surgeon_passes.compare.comparison import DRIFT, EQUAL, NOISE, Compared, Com
 from surgeon_passes.compare.feeds import fed_to, feeds_of
 from surgeon_passes.compare.judge import TOLERANCE, Gap, explained, gap_of
 from surgeon_passes.compare.mapping import Told, told_by
+from surgeon_passes.compare.noise import MOVES, perturbed_runs
 from surgeon_passes.compare.own import Layers, Own
 from surgeon_passes.compare.pairs import INPUT, Finder, Pair, Pairing, pair_inputs
 from surgeon_passes.compare.prints import Print, print_of, take
-from surgeon_passes.compare.runtimes import DEFAULT, OnnxRuntime, runtime
+from surgeon_passes.compare.runtimes import DEFAULT, runtime
 from surgeon_passes.compare.side import Side
 from surgeon_passes.compare.statistics import Summary, distance, is_number, summarize
 from surgeon_passes.compare.stream import BUDGET, Stream, groups
-from surgeon_passes.errors import RuntimeFailure, UsageError
+from surgeon_passes.errors import UsageError
 from surgeon_passes.memory import parse_bytes
 from surgeon_passes.pipeline import Source
 from surgeon_passes.runtime import Value
-from surgeon_passes.verify.inputs import one_ulp
 
 log = logging.getLogger(__name__)
-
-_MOVES = 2
-"""Runs with what is fed moved by one ulp, where rounding may explain an error."""
 
 
 def compare(
@@ -183,7 +180,7 @@ class _Run:
         for group in self._groups([Pair(c.a, c.b, c.by) for c in suspects]):
             names = [p.b for p in group]
             mine = self.sides[0].values(list(dict.fromkeys([*(p.a for p in group), *layers.sources(names)])))
-            owns = layers.run(names, mine, _MOVES)
+            owns = layers.run(names, mine, MOVES)
             for p in group:
                 runs = zip([v[p.a] for v in mine], owns.get(p.b, []), strict=False)
                 if not all(self._is_explained(a, own.value, own.moved) for a, own in runs):
@@ -211,7 +208,7 @@ class _Run:
         for group in self._groups([Pair(c.a, c.b, c.by) for c in suspects]):
             names = [p.a for p in group]
             mine, others = self.sides[0].values(names), self.sides[1].values([p.b for p in group])
-            moved = self._moved(names)
+            moved = perturbed_runs(self.sides[0], names)
             for p in group:
                 runs = [
                     (a[p.a], b[p.b], [m[k][p.a] for m in moved])
@@ -225,21 +222,6 @@ class _Run:
         return [
             replace(c, verdict=NOISE, reason="rounding alone moves it as far") if c.b in noise else c for c in found
         ]
-
-    def _moved(self, names: Sequence[str]) -> list[list[dict[str, Value]]]:
-        """A's values where its inputs move by one ulp, and where ONNX Runtime optimises."""
-        stream = self.sides[0]
-        found = [stream.values(names, [_moved(run, k) for run in stream.feeds]) for k in range(_MOVES)]
-        try:
-            found.append(Stream(stream.side, OnnxRuntime("all"), stream.feeds).values(names))
-        except RuntimeFailure as failure:
-            if failure.is_fatal:
-                raise
-        return found
-
-
-def _moved(feeds: Mapping[str, Value], seed: int) -> dict[str, Value]:
-    return {n: one_ulp(x, 17 * seed + k) if isinstance(x, np.ndarray) else x for k, (n, x) in enumerate(feeds.items())}
 
 
 def _reason(gap: Gap, alone: Gap | None) -> str:
