@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from surgeon_passes.rules.registry import Registry
     from surgeon_passes.rules.rule import Decline, Replacement, Rule, rule
     from surgeon_passes.selection import Only
+    from surgeon_passes.stages import Stage, Stages
     from surgeon_passes.values import Evaluator
 
 __version__ = "0.1.0"
@@ -77,6 +78,7 @@ _HOMES = {
     "onnxsim": ("onnxsim_rewriter",),
     "operators": ("Operator",),
     "selection": ("Only",),
+    "stages": ("Stage", "Stages"),
     "region": ("Exactness", "Tolerances"),
     "result": ("Result",),
     "rules.match": ("Leaf", "Match", "Operand"),
@@ -117,6 +119,8 @@ __all__ = [
     "RuleError",
     "Sizes",
     "Specialize",
+    "Stage",
+    "Stages",
     "SurgeonError",
     "Tolerances",
     "UsageError",

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.attempt import Attempts
 from surgeon_passes.engines import Isolate, isolated, with_libraries
 from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError, did_you_mean
 from surgeon_passes.model import Model, export_light, import_model
@@ -37,7 +38,7 @@ from surgeon_passes.passes import (
 from surgeon_passes.passes.registry import pass_kinds
 from surgeon_passes.passes.rewrite import DEFAULT_SETS
 from surgeon_passes.passes.specialize import Shape
-from surgeon_passes.passes.state import Observer, Progress, Verify
+from surgeon_passes.passes.state import Observer, Permit, Progress, Verify
 from surgeon_passes.passes.text import parse_passes
 from surgeon_passes.report.counts import Counts
 from surgeon_passes.result import Result
@@ -45,6 +46,7 @@ from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rule import Rule
 from surgeon_passes.run import Run, Switches
 from surgeon_passes.selection import Only
+from surgeon_passes.stages.stage import Stages
 
 MAX_ITERATIONS = 10
 """Rounds after which a pipeline stops where it has not converged."""
@@ -141,30 +143,55 @@ class Pipeline:
         keep: Iterable[str] = (),
         only: Only | str | None = None,
         isolate: bool | Isolate = False,
+        permit: Permit | None = None,
+        stages: bool | Stages = False,
+        keep_if_faster: bool = False,
     ) -> Result:
         """Optimise a path, a ModelProto or a gs.Graph; a ModelProto is left as it was, a gs.Graph gets the result
         where it is valid and was shown equal (``result.exit_code`` is neither 4 nor 5).
 
         ``skip`` names passes, rules, sets of rules and kinds of edits to leave out. ``keep`` are patterns of the names of
-        nodes and tensors that stay as they are; ``only`` is the part that may change. ``isolate`` runs ONNX Runtime in a
+        nodes and tensors that stay as they are; ``only`` is the part that may change. ``permit`` is asked of each rewrite of
+        a rule, with its name and a trace of what goes and comes, and may refuse it. ``isolate`` runs ONNX Runtime in a
         process of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
+        ``stages`` measures the model after each pass (``result.stages``) and, with a :class:`Stages`, undoes what costs more
+        of a metric than it may. ``keep_if_faster`` undoes rules without which the result is faster. For both the pipeline may
+        run several times; observers hear of the first run.
 
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
         with _no_collection(), _blaming(source), isolated(isolate), with_libraries(options.custom_ops):
             registry = registry or Registry.installed()
-            names = _names(skip)
-            switches = Switches(frozenset(names), tuple(_names(keep)), only)
-            run = Run(
-                self.without(names, registry), load(source), options, registry, tuple(observers), progress, switches
-            )
-            result = run.result()
-            result.isolated = isolate is not False
+            given = tuple(_names(skip))
+
+            def make(model: Model, more: Sequence[str], first: bool) -> Run:
+                names = (*given, *more)
+                switches = Switches(frozenset(names), tuple(_names(keep)), only, permit)
+                heard = tuple(observers) if first else ()
+                return Run(self.without(names, registry), model, options, registry, heard, progress, switches)
+
+            attempt = Attempts(load(source), make, isolate is not False)
+            left_out: tuple[str, ...] = ()
+            if stages:
+                from surgeon_passes.stages.drop import run_in_stages
+
+                result, left_out = run_in_stages(attempt, stages if isinstance(stages, Stages) else Stages())
+            else:
+                result = attempt()
+            if keep_if_faster:
+                from surgeon_passes.timing.faster import keep_if_faster as faster
+
+                result = faster(attempt, result, self._rules(registry), left_out)
             if isinstance(source, gs.Graph) and result.exit_code not in (4, 5):
                 put_back(result.graph, source)
                 result.model = model_of_graph(source)  # what it was made of holds no edges any more
         return result
+
+    def _rules(self, registry: Registry) -> list[str]:
+        """Names of all rules that its passes may apply."""
+        own = [rule.name for step in self.passes if isinstance(step, Rewrite) for rule in step.rules]
+        return [*own, *(rule.name for rule in registry)]
 
     def without(self, skip: Sequence[str], registry: Registry) -> Pipeline:
         """This pipeline less the passes that ``skip`` names. Raises UsageError for a name, here or in a Rewrite, that
@@ -314,6 +341,8 @@ def optimize(
     progress: Progress | None = None,
     observers: Iterable[Observer] = (),
     isolate: bool | Isolate = False,
+    stages: bool | Stages = False,
+    keep_if_faster: bool = False,
 ) -> Result:
     """The default pipeline on a path, ModelProto or gs.Graph.
 
@@ -325,7 +354,8 @@ def optimize(
     ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
     ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
     fits a pattern. ``onnxsim`` simplifies the model by onnxsim first. ``isolate`` (or an :class:`Isolate`) runs ONNX Runtime
-    in a process of its own, which it may crash. Raises SurgeonError.
+    in a process of its own, which it may crash. ``stages`` and ``keep_if_faster``: see :meth:`Pipeline.run`. Raises
+    SurgeonError.
     """
     passes = default_passes(
         shapes,
@@ -346,6 +376,8 @@ def optimize(
         keep=keep,
         only=only,
         isolate=isolate,
+        stages=stages,
+        keep_if_faster=keep_if_faster,
     )
 
 

@@ -89,12 +89,14 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``status``: "verified", "refuted" or "unverified" (with the reason). ``error`` is relative to its channel's scale."""
+    """``status``: "verified", "refuted" or "unverified" (with the reason). ``error`` is relative to its channel's scale,
+    ``mean``, of all elements where the error is largest, to the largest of them."""
 
     status: str
     error: float | None = None
     tensor: str = ""
     reason: str = ""
+    mean: float | None = None
 
 
 class Types(Protocol):

@@ -28,7 +28,8 @@ from surgeon_passes.report.dynamic import Dynamic, is_static
 from surgeon_passes.traces import Ran
 
 if TYPE_CHECKING:
-    from surgeon_passes.report.latency import Latency
+    from surgeon_passes.stages.stage import Stage
+    from surgeon_passes.timing.latency import Latency
 
 
 @dataclass(eq=False)
@@ -68,10 +69,14 @@ class Result:
     """whether ONNX Runtime was kept in a process of its own"""
     ran: Ran = field(default_factory=Ran)
     """how the run was told to go, and how it went: for the record"""
+    checked_at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """shapes of the inputs of the end check's first run, where there was one"""
     stamp: tuple[int, int, int] | None = None
     """tells whether the file that the model was read from is still the same"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
+    stages: tuple[Stage, ...] = ()
+    """the model after each pass, where that was asked for; then stages that were undone"""
 
     def __repr__(self) -> str:
         check = "off" if self.check is None else self.check.status
@@ -175,12 +180,16 @@ class Result:
         left = self.check.status == "inconclusive" or (self.check.status == "not run" and bool(self.custom_operators))
         return left and all(d.verdict == VERIFIED for d in self.applied)
 
-    def measure_latency(self) -> Latency:
-        """Run original and result in ONNX Runtime, in turn; from then on the report shows the medians."""
-        from surgeon_passes.report.latency import measure
+    def measure_latency(self, batches: Sequence[int] = (), threads: int = 1) -> Latency:
+        """Run original and result in ONNX Runtime, in turn; from then on the report shows the times.
+
+        ``batches`` are sizes for the open first dims of the inputs, one measurement each; ``threads`` is how many ONNX
+        Runtime may use. Raises UsageError for batches where no first dim is open.
+        """
+        from surgeon_passes.timing.latency import measure
 
         with with_libraries(self.verify.custom_ops):
-            self.latency = measure(self)
+            self.latency = measure(self, batches, threads)
         return self.latency
 
     def report(self) -> str:

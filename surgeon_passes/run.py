@@ -25,7 +25,7 @@ from surgeon_passes.ops.custom import find
 from surgeon_passes.ops.schema import domain_of
 from surgeon_passes.passes import Pass, Preparation, Rewrite, Specialize
 from surgeon_passes.passes.prepare import Draft
-from surgeon_passes.passes.state import InvariantError, Observer, Progress, State, Verify
+from surgeon_passes.passes.state import InvariantError, Observer, Permit, Progress, State, Verify
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.counts import count
 from surgeon_passes.result import Result
@@ -38,6 +38,7 @@ from surgeon_passes.watch import within
 
 if TYPE_CHECKING:
     from surgeon_passes.pipeline import Pipeline
+    from surgeon_passes.stages.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Switches:
     skip: frozenset[str] = frozenset()
     keep: tuple[str, ...] = ()
     only: Only | str | None = None
+    permit: Permit | None = None
 
 
 @dataclass(eq=False)
@@ -95,11 +97,15 @@ class Run:
         """the original, with what stands for custom operators that ONNX Runtime does not know"""
         self.prepared = self.original
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
+        self.recorder: Recorder | None = None
+        """is told of every pass"""
         self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
         self.prepared_by: list[StepTrace] = []
 
     def result(self) -> Result:
         began = time.perf_counter()
+        if self.recorder is not None:
+            self.recorder.begin(self.original, self.weights)
         draft = self.prepare()
         outcome = self.once(self.observers)
         check = self.end_check(outcome)
@@ -145,6 +151,7 @@ class Run:
             find_near_misses=partial(self.near_misses, light, weights),
             ran=self.ran(outcome.state),
             stamp=self.stamp,
+            checked_at=self.checked_at(),
         )
 
     def ran(self, state: State) -> Ran:
@@ -191,6 +198,8 @@ class Run:
             self.report(step.name)
             heard, held, began = len(draft.decisions), draft.proto, time.perf_counter()
             step.prepare(draft)
+            if self.recorder is not None:
+                self.recorder.prepared(step.name, draft.proto, self.weights)
             took = time.perf_counter() - began
             counts = count_nodes(held), count_nodes(draft.proto)
             self.prepared_by.append(StepTrace(step.name, 0, draft.proto is not held, took, *counts))
@@ -239,13 +248,17 @@ class Run:
             keep=self.switches.keep,
             only=self.switches.only,
             skip=self.switches.skip,
+            permit=self.switches.permit,
         )
         self.attach_checker(state)
+        recorder = self.recorder if limit is None else None  # a search for the guilty is no stage
+        if recorder is not None:
+            recorder.begin_graph()
         for step in (p for p in self.pipeline.passes if p.once and not isinstance(p, Preparation)):
-            self.step(step, state)
-        iterations, converged = self.fixpoint(state)
+            self.step(step, state, recorder)
+        iterations, converged = self.fixpoint(state, recorder)
         for step in (p for p in self.pipeline.passes if p.last):
-            self.step(step, state)
+            self.step(step, state, recorder)
         state.index.sync()
         state.notes += [f"value_info contradicts the graph and was recomputed: {s}" for s in state.types.stale()]
         if 0 < self.original.ir_version < 4:
@@ -256,16 +269,16 @@ class Run:
         state.notes += refine_outputs(state.graph, types.type_of, never_equal)
         return _Outcome(state, iterations, converged, export_light(state.model, types))
 
-    def fixpoint(self, state: State) -> tuple[int, bool]:
+    def fixpoint(self, state: State, recorder: Recorder | None) -> tuple[int, bool]:
         steps = [p for p in self.pipeline.passes if not (p.once or p.last)]
         for iteration in range(1, self.pipeline.max_iterations + 1):
-            changed = [self.step(step, state, iteration) for step in steps]
+            changed = [self.step(step, state, recorder, iteration) for step in steps]
             if not any(changed):
                 return iteration, True
             state.refresh()
         return self.pipeline.max_iterations, not steps
 
-    def step(self, step: Pass, state: State, iteration: int = 0) -> bool:
+    def step(self, step: Pass, state: State, recorder: Recorder | None, iteration: int = 0) -> bool:
         state.report_progress(step.name, 0, 1)
         held = _interface(state.graph)
         state.step, began = step.name, time.perf_counter()
@@ -280,7 +293,15 @@ class Run:
         if held != now:
             raise InvariantError(f"pass {step.name} changed the model's interface from {held} to {now}: this is a bug")
         state.report_progress(step.name, 1, 1)
+        if recorder is not None:
+            recorder.ran(self.title(step), iteration, state, changed)
         return changed
+
+    def title(self, step: Pass) -> str:
+        """Its name, and its sets where several passes of the name are told apart by those."""
+        alike = [p for p in self.pipeline.passes if p.name == step.name]
+        sets = "+".join(step.sets) if isinstance(step, Rewrite) else ""
+        return f"{step.name}{{{sets}}}" if sets and len(alike) > 1 else step.name
 
     def attach_checker(self, state: State) -> None:
         if self.verify.mode == "off":
@@ -309,6 +330,11 @@ class Run:
                 samples = generate_samples(model, self.input_shapes(), self.verify.seed)
                 self._feeds = [s.feeds for s in samples], [s.outputs for s in samples]
         return self._feeds
+
+    def checked_at(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the first inputs that original and result were run on."""
+        first = self._feeds[0][:1] if self._feeds is not None else []
+        return {name: value.shape for feeds in first for name, value in feeds.items() if hasattr(value, "shape")}
 
     def input_shapes(self) -> dict[str, list[Any]]:
         """The inputs' dims as the result has them, so that feeds fit both."""

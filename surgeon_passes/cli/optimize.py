@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from surgeon_passes.cli.baseline import DRIFT, DRIFTED, drifted, find_baseline
 from surgeon_passes.cli.common import CUSTOM_OPS, FILE, guarded, isolation, progress_line, runtime_options, say
 from surgeon_passes.cli.pipelines import Chosen, pipeline_options
 from surgeon_passes.errors import UsageError
+
+if TYPE_CHECKING:
+    from surgeon_passes.stages import Stages
 
 EXIT_CODES = """\b
 Exit codes, the first that holds:
   6  a file cannot be read or written, or is not a valid model
   2  usage: an option, an input name or rank, a rules file
+  8  the model drifted from its baseline           (nothing is written)
   4  the ONNX checker fails on the result          (nothing is written)
   5  the result was not shown equal                (nothing is written)
   3  every input was given a fixed shape and dynamic items remain
   7  rewrites were refuted and undone; the result is good
   0  all well
   1  a bug; 128 + n: ended by signal n
-With --force the file is written with 4 and 5 too."""
+With --force the file is written with 8, 4 and 5 too."""
 
 
 @click.command(epilog=EXIT_CODES)
@@ -42,14 +47,33 @@ With --force the file is written with 4 and 5 too."""
 @click.option("--data", type=FILE, help="Real inputs: an npz, or a folder of npy.")
 @CUSTOM_OPS
 @click.option("--report", "report_file", type=FILE, help="Write the text report here too.")
+@click.option("--decisions", "record_file", type=FILE, metavar="FILE", help="Write the decision record as JSON.")
+@click.option(
+    "--baseline", type=FILE, metavar="FILE", help="The model's baseline.  [default: MODEL's .baseline.json, if any]"
+)
+@DRIFT
 @click.option(
     "--latency/--no-latency",
     default=None,
     help="Measure original and result in ONNX Runtime.  [default: only without MODEL]",
 )
+@click.option(
+    "--batch", "batches", multiple=True, type=click.IntRange(1), help="A size for open first dims, with --latency."
+)
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads on which latency is measured."
+)
+@click.option("--keep-if-faster", "faster", is_flag=True, help="Undo rules without which the result is faster.")
+@click.option("--stages", "in_stages", is_flag=True, help="Measure the model after each pass.")
+@click.option(
+    "--evaluate", metavar="MODULE:FUNCTION", help="A metric of a model, higher is better, taken after each pass."
+)
+@click.option(
+    "--max-drop", type=click.FloatRange(0), help="Undo what lowers the metric of --evaluate by more than this."
+)
 @click.option("--dry-run", is_flag=True, help="Report only; write nothing.")
 @runtime_options
-@click.option("--force", is_flag=True, help="Write the result even where it was not shown equal.")
+@click.option("--force", is_flag=True, help="Write the result even where it was not shown equal, or drifted.")
 @click.option("--debug", is_flag=True, help="Add the traceback to an error.")
 def optimize(model: str | None, debug: bool, **options: Any) -> None:
     """Optimise MODEL and report every step. Without MODEL, a small embedded network is optimised."""
@@ -70,7 +94,16 @@ def _optimize(
     data: str | None,
     custom_ops: tuple[str, ...],
     report_file: str | None,
+    record_file: str | None,
+    baseline: str | None,
+    drift: float,
     latency: bool | None,
+    batches: tuple[int, ...],
+    threads: int,
+    faster: bool,
+    in_stages: bool,
+    evaluate: str | None,
+    max_drop: float | None,
     dry_run: bool,
     force: bool,
     isolate: bool,
@@ -88,11 +121,14 @@ def _optimize(
     own = []
     for path in rule_files:
         own += registry.add_path(path)
-    _require_apart(model, output, report_file)
-    for place in (output, report_file):
+    _require_apart(model, output, report_file, "--report")
+    _require_apart(model, output, record_file, "--decisions")
+    held = find_baseline(model, baseline)
+    for place in (output, report_file, record_file):
         if place is not None and not dry_run:
             check_writable(place)
     pipeline = chosen.pipeline(own)
+    stages = _stages(in_stages, evaluate, max_drop, threads)
     with progress_line() as progress:
         result = pipeline.run(
             source,
@@ -103,30 +139,44 @@ def _optimize(
             keep=keep,
             only=only,
             isolate=apart,
+            stages=stages,
+            keep_if_faster=faster,
         )
-        if model is None if latency is None else latency:
-            result.measure_latency()
+        if (model is None or bool(batches)) if latency is None else latency:
+            result.measure_latency(batches, threads)
     text = result.report()
     say(text, nl=False)
-    code = result.exit_code
+    code = DRIFTED if drifted(result, held, drift) else result.exit_code
     if dry_run:
         return code
     if report_file is not None:
         _write_text(report_file, text)
+    if record_file is not None:
+        result.save_record(record_file)
     if output is None:
         return code
-    if code in (4, 5) and not force:
+    if code in (4, 5, DRIFTED) and not force:
         click.echo(f"not written: {output} (--force writes it all the same)", err=True)
         return code
     result.save(output)
     return code
 
 
-def _require_apart(model: str | None, output: str | None, report: str | None) -> None:
-    """That the report does not overwrite a model. Raises UsageError."""
+def _stages(wanted: bool, evaluate: str | None, max_drop: float | None, threads: int) -> Stages | bool:
+    """Raises UsageError for a metric that cannot be found, and for a drop of none."""
+    from surgeon_passes.stages import Stages
+    from surgeon_passes.stages.named import function_of
+
+    if not wanted and evaluate is None and max_drop is None:
+        return False
+    return Stages(None if evaluate is None else function_of(evaluate), max_drop, threads=threads)
+
+
+def _require_apart(model: str | None, output: str | None, file: str | None, option: str) -> None:
+    """That what is told of a run does not overwrite a model. Raises UsageError."""
     for other in (model, output):
-        if report is not None and other is not None and os.path.realpath(report) == os.path.realpath(other):
-            raise UsageError(f"--report {report}: that is the model; give the report a file of its own")
+        if file is not None and other is not None and os.path.realpath(file) == os.path.realpath(other):
+            raise UsageError(f"{option} {file}: that is the model; give it a file of its own")
 
 
 def _embedded() -> Any:

@@ -24,7 +24,7 @@ from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.nested import bodies, every_node
 from surgeon_passes.model.weights import Weights
 from surgeon_passes.model.wire import LARGE
-from surgeon_passes.ops.schema import domain_of, forgotten_by, opsets_of, schema
+from surgeon_passes.ops.schema import STANDARD, domain_of, forgotten_by, opsets_of, schema
 from surgeon_passes.region import TensorType, Types
 
 Rename = Callable[[str], str]
@@ -61,6 +61,9 @@ class _Exporter:
         What refers to a file goes on doing so with ``refers``; else it is read."""
         self.extras = extras
         self.types = types
+        self.untold: set[int] = set()
+        """tensors, by id, whose shape hangs on an operator that nobody here knows, or on a default that callers may
+        override: of those the file may say more than can be inferred"""
         self.weightless = weightless
         self.weights = weights
         self.refers = refers
@@ -169,11 +172,17 @@ class _Exporter:
     def value_info(self, graph: gs.Graph, proto: onnx.GraphProto, extras: GraphExtras) -> None:
         assert self.types is not None
         public = {id(t) for t in (*graph.inputs, *graph.outputs)}
+        self.untold.update(id(t) for t in graph.inputs if t.name in extras.defaults)
         for node in graph.nodes:
+            untold = (node.domain or "") not in STANDARD or any(id(t) in self.untold for t in node.inputs)
+            if untold:
+                self.untold.update(map(id, node.outputs))
             for tensor in node.outputs:
                 if not tensor.name or id(tensor) in public:
                     continue
                 found = self.types.type_of(tensor)
+                if untold and not self.extras.resized and id(tensor) in extras.hints:
+                    found = _with_stated_dims(found, extras.hints[id(tensor)].type)
                 if found.kind == "tensor" and found.dtype and found.shape is not None:
                     value = proto.value_info.add()
                     value.name = tensor.name
@@ -463,6 +472,18 @@ def fill_type(proto: onnx.TypeProto, tensor_type: TensorType) -> None:
     del inner.shape.dim[:]
     for dim in tensor_type.shape:
         _write_dim(inner.shape.dim.add(), dim)
+
+
+def _with_stated_dims(found: TensorType, stated: onnx.TypeProto) -> TensorType:
+    """``found`` with the dims that a file states in the place of unknown ones; itself where the two do not fit."""
+    tensor = stated.tensor_type
+    if found.kind != "tensor" or found.dtype != tensor.elem_type or not tensor.HasField("shape"):
+        return found
+    dims: list[Any] = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+    own = found.shape if found.shape is not None else [None] * len(dims)
+    if len(own) != len(dims):
+        return found
+    return TensorType(found.dtype, tuple(b if a is None else a for a, b in zip(own, dims, strict=True)))
 
 
 def _write_dim(proto: Any, dim: Any) -> None:

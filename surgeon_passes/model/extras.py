@@ -37,6 +37,8 @@ class Extras:
     graphs: dict[int, GraphExtras] = field(default_factory=dict)
     nodes: dict[int, onnx.NodeProto] = field(default_factory=dict)
     """doc_string, metadata_props and the like by id(node), only where there are any"""
+    resized: bool = False
+    """whether dims of inputs have changed since the import: value_info of the file is of other sizes"""
 
     def of(self, graph: gs.Graph) -> GraphExtras:
         return self.graphs.setdefault(id(graph), GraphExtras(onnx.GraphProto()))

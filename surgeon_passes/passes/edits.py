@@ -67,5 +67,5 @@ def make_edit(
     edit.moved_whole = moved_whole
     edit.renamed = tuple(renamed)
     state.rewriter.journal.apply(edit)
-    state.made.append(decision)
+    state.take(edit)
     return edit

@@ -15,7 +15,7 @@ from surgeon_passes.errors import RuleError, UsageError, did_you_mean
 from surgeon_passes.index import node_label
 from surgeon_passes.passes.base import OBJECTS, Pass
 from surgeon_passes.passes.settle import settle
-from surgeon_passes.passes.state import State, remove_dead
+from surgeon_passes.passes.state import Permit, State, remove_dead
 from surgeon_passes.region import Exactness
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Match, Operand, Options
@@ -30,6 +30,7 @@ DEFAULT_SETS = ("cleanup", "shape", "fusion", "reparam", "user")
 MAX_BINDINGS = 16
 """Bindings of one rule at one root that are tried before the last reason stands."""
 MAX_SWEEPS = 100
+NOT_PERMITTED = "the rewrite is not permitted: the record holds none of this structure"
 WIDE = 64
 """Readers of one tensor from which they are visited again once, when all else is done, and not with each edit there."""
 
@@ -280,16 +281,30 @@ class _Sweeper:
         if (rule.name, self.index.scope(match.root).path, root) in state.banned:
             return None
         edit = state.rewriter.rewrite(rule, match, reads, state.refuted)  # the function adds to them
-        state.made.append(edit.decision)
+        state.take(edit)
+        if state.permit is not None and edit.decision.trace is not None:
+            self.require_permit(state.permit, rule, edit)
         self.state.times[rule.name] += 1
         if self.state.times[rule.name] > self.limit:
             raise RuleError(
                 f"{rule.name}: rewrote more than {self.limit} places: it seems to match its own output for ever"
             )
+        self.note(rule, edit)
+        return edit
+
+    def require_permit(self, permit: Permit, rule: Rule, edit: Edit) -> None:
+        """Take an edit back that is not permitted. Raises Decline."""
+        assert edit.decision.trace is not None
+        if not permit(rule.name, edit.decision.trace):
+            self.state.made.pop()
+            self.state.rewriter.journal.undo(edit)
+            raise Decline(NOT_PERMITTED)
+
+    def note(self, rule: Rule, edit: Edit) -> None:
+        """Take note of what an edit brings in."""
         reference = rule.reference_function()
         if reference is not None:
             self.state.references[reference.domain, reference.name] = reference
         for image, _ in edit.added:
             self.state.made_by[id(image.node)] = rule.name
             self.state.refer(image.node)
-        return edit

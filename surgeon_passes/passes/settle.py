@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
-from surgeon_passes.decisions import APPLIED, CONFLICT, REFUTED, UNDONE, UNVERIFIED, VERIFIED
+from surgeon_passes.decisions import APPLIED, CONFLICT, REFUTED, UNDONE, UNVERIFIED, VERIFIED, Decision
 from surgeon_passes.passes.state import State
 from surgeon_passes.region import Verdict
 from surgeon_passes.rules.journal import Edit, connected, region_of
-from surgeon_passes.rules.tracing import trace
 
 Judged: TypeAlias = tuple[list[Edit], Verdict]
 
@@ -127,7 +126,7 @@ def _accept(state: State, edit: Edit, verdict: Verdict) -> None:
     decision = edit.decision
     decision.status, decision.verdict = APPLIED, verdict.status
     decision.reason = verdict.reason
-    _measure(state, edit, verdict)
+    _measure(decision, verdict)
     state.decide(decision)
     state.applied.append(decision)
 
@@ -136,15 +135,14 @@ def _reject(state: State, edit: Edit, verdict: Verdict) -> None:
     decision = edit.decision
     decision.status, decision.verdict = UNDONE, verdict.status
     decision.reason = verdict.reason
-    _measure(state, edit, verdict)
+    _measure(decision, verdict)
     if verdict.status == REFUTED and not decision.reason:
         decision.reason = f"error {verdict.error} at '{verdict.tensor}'"
     state.refuted.add(edit.key())
     state.decide(decision)
 
 
-def _measure(state: State, edit: Edit, verdict: Verdict) -> None:
-    decision = edit.decision
-    decision.trace = trace(edit, state.index, state.types)
+def _measure(decision: Decision, verdict: Verdict) -> None:
     if verdict.error is not None or verdict.tensor:
-        decision.metrics = {**decision.metrics, "max_error": verdict.error, "tensor": verdict.tensor}
+        found = {"max_error": verdict.error, "mean_error": verdict.mean, "tensor": verdict.tensor}
+        decision.metrics = {**decision.metrics, **found}

@@ -46,7 +46,9 @@ class Specialize(Pass):
         for tensor in state.graph.inputs:
             if isinstance(tensor.shape, (list, tuple)):
                 shape = fixed.get(tensor.name, list(tensor.shape))
-                tensor.shape = [sizes[d][0] if isinstance(d, str) and d in sizes else d for d in shape]
+                now = [sizes[d][0] if isinstance(d, str) and d in sizes else d for d in shape]
+                state.model.extras.resized |= now != list(tensor.shape)
+                tensor.shape = now
         for tensor in state.graph.outputs:
             if isinstance(tensor, gs.Variable) and isinstance(tensor.shape, (list, tuple)):
                 tensor.shape = [sizes[d][0] if isinstance(d, str) and d in sizes else d for d in tensor.shape]

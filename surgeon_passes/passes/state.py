@@ -17,11 +17,13 @@ from surgeon_passes.index import GraphIndex
 from surgeon_passes.model.extras import Model
 from surgeon_passes.ops.custom import find
 from surgeon_passes.region import Region, TensorType, Tolerances, Verdict
+from surgeon_passes.rules.journal import Edit
 from surgeon_passes.rules.match import Context
 from surgeon_passes.rules.registry import Registry
 from surgeon_passes.rules.rewriter import Rewriter
+from surgeon_passes.rules.tracing import trace
 from surgeon_passes.selection import Only, make_guard
-from surgeon_passes.traces import StepTrace
+from surgeon_passes.traces import StepTrace, Trace
 from surgeon_passes.values import Evaluator, TypeMap
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 Observer = Callable[[Decision], None]
 Progress = Callable[[str, int, int], None]
 Checker = Callable[[Sequence[Region]], list[Verdict]]
+Permit = Callable[[str, Trace], bool]
+"""whether a rule may do what the trace tells"""
 
 
 class InvariantError(SurgeonError):
@@ -80,6 +84,8 @@ class State:
     """the part that may change; None is all"""
     skip: frozenset[str] = frozenset()
     """names of rules, sets of rules and edits that are left out"""
+    permit: Permit | None = None
+    """asked of each rewrite by a rule; None permits all"""
     made: list[Decision] = field(default_factory=list)
     """every edit in the order in which it was made, whatever became of it"""
     applied: list[Decision] = field(default_factory=list)
@@ -151,6 +157,11 @@ class State:
         log.log(level, "%s at %s: %s %s", decision.rule, decision.root, decision.status, decision.reason)
         for observer in self.observers:
             observer(decision)
+
+    def take(self, edit: Edit) -> None:
+        """Take note of an edit that was made, as it was when it was made."""
+        edit.decision.trace = trace(edit, self.index, self.types)
+        self.made.append(edit.decision)
 
     def may_edit(self) -> bool:
         return self.edit_limit is None or len(self.made) < self.edit_limit

@@ -76,10 +76,10 @@ def record(result: Result) -> dict[str, Any]:
 
 
 def _costs(result: Result) -> tuple[ModelCost, ModelCost]:
-    after = model_cost(import_model(result.light, result.source, result.weights))
+    after = model_cost(import_model(result.light, result.source, result.weights), result.checked_at)
     if result.original is None:
         return after, after
-    return model_cost(import_model(result.original, result.source, result.weights)), after
+    return model_cost(import_model(result.original, result.source, result.weights), result.checked_at), after
 
 
 def _counts(counts: Counts, cost: ModelCost) -> dict[str, Any]:
@@ -90,6 +90,7 @@ def _counts(counts: Counts, cost: ModelCost) -> dict[str, Any]:
         "constant_bytes": counts.bytes,
         "parameters": cost.parameters,
         "macs": number(cost.macs),
+        "macs_at": {"sizes": dict(cost.sizes), "macs": cost.at},
         "macs_unknown": list(cost.unknown),
         "costs": [
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from surgeon_passes.ops.macs import BODIES, macs, parameters
 from surgeon_passes.passes.state import State, Verify
 from surgeon_passes.region import TensorType
 from surgeon_passes.rules.registry import Registry
+from surgeon_passes.values.symbols import Poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,25 @@ class NodeCost:
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """``macs`` of one run; None where those of a node are not known, which ``unknown`` then names.
+    """``macs`` of one run, as far as they are known: ``unknown`` names the nodes of which they are not. None where they are
+    too long a formula of symbolic dims; ``at`` is their number at these ``sizes`` of those, None where sizes are missing.
 
-    Of an If the dearer branch counts, of a Loop each turn, a function at each call. ``parameters`` of a constant that several
-    nodes read count once.
+    Of an If the dearer branch counts, of a Loop each turn (one where their number is not known), a function at each call.
+    ``parameters`` of a constant that several nodes read count once.
     """
 
     nodes: tuple[NodeCost, ...]
     macs: Any
     parameters: int
     unknown: tuple[str, ...]
+    sizes: Mapping[str, int]
+    at: int | None
 
 
-def model_cost(model: Model) -> ModelCost:
-    """What a run of ``model`` costs. Constants read by nodes count, in Constant nodes too."""
-    return _Counter(State(model, Registry(), Verify("off"))).cost()
+def model_cost(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelCost:
+    """What a run of ``model`` costs; ``shapes`` of its inputs, where they are known, tell symbolic dims. Constants that nodes
+    read count, in Constant nodes too."""
+    return _Counter(State(model, Registry(), Verify("off"))).cost(shapes or {})
 
 
 class _Counter:
@@ -58,12 +63,32 @@ class _Counter:
         self.index = state.index
         self.by_scope: dict[int, list[gs.Node]] = {id(s): self.index.scope_nodes(s) for s in self.index.scopes}
         self.unknown: list[str] = []
+        self.sizes: Mapping[str, int] | None = None
+        """of symbolic dims, where numbers are wanted"""
 
-    def cost(self) -> ModelCost:
+    def cost(self, shapes: Mapping[str, Sequence[int]]) -> ModelCost:
         nodes = tuple(self._node(scope, node) for scope in self.index.scopes for node in self._nodes(scope))
         held = {key: size for node in self.index.nodes() for key, size in self._parameters(node)}
-        macs_of_all = self._scope(self.index.scopes[0])
-        return ModelCost(nodes, macs_of_all, sum(held.values()), tuple(dict.fromkeys(self.unknown)))
+        whole, sizes = self._total(), self._sizes(shapes)
+        self.sizes = sizes
+        return ModelCost(nodes, whole, sum(held.values()), tuple(dict.fromkeys(self.unknown)), sizes, self._total())
+
+    def _total(self) -> Any:
+        """Of the model; None where a size is missing, or the formula is too long."""
+        try:
+            return self._scope(self.index.scopes[0])
+        except (ArithmeticError, KeyError):
+            return None
+
+    def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """Sizes of the symbolic dims that inputs have, by inputs of these shapes."""
+        found: dict[str, int] = {}
+        for tensor in self.state.graph.inputs:
+            stated = self.state.types.type_of(tensor).shape
+            given = shapes.get(str(tensor.name))
+            if stated is not None and given is not None and len(stated) == len(given):
+                found |= {str(dim): size for dim, size in zip(stated, given, strict=True) if isinstance(dim, Poly)}
+        return found
 
     def _nodes(self, scope: Scope) -> list[gs.Node]:
         return [node for node in self.by_scope[id(scope)] if node.op != "Constant"]
@@ -105,25 +130,40 @@ class _Counter:
         return self._functions.get((node.domain or "", node.op))
 
     def _scope(self, scope: Scope) -> Any:
-        return self._sum(self._run(node) for node in self._nodes(scope))
+        total: Any = 0
+        for node in self._nodes(scope):
+            total = total + self._run(node)
+        return total
 
     def _run(self, node: gs.Node) -> Any:
+        """Of one run of a node; 0 where it is not known, which is noted."""
         function = self._function(node)
         if function is not None:
             return self._scope(function)
-        found = self._with_bodies(node) if node.op in BODIES else self._own(node)
-        if found is None:
+        if node.op in BODIES:
+            return self._with_bodies(node)
+        own = self._own(node)
+        if own is None:
             self.unknown.append(node_label(node))
-        return found
+        return 0 if own is None else self._number(own)
+
+    def _number(self, size: Any) -> Any:
+        """Raises KeyError where a size is missing."""
+        return size.evaluate(self.sizes) if self.sizes is not None and isinstance(size, Poly) else size
 
     def _with_bodies(self, node: gs.Node) -> Any:
         inner = [self._scope(body) for body in self._bodies.get(id(node), ())]
-        if all(type(size) is int and size == 0 for size in inner):
+        if all(isinstance(size, int) and size == 0 for size in inner):
             return 0
         if node.op == "If":
-            return max(inner) if all(type(size) is int for size in inner) else None
+            if not all(isinstance(size, int) for size in inner):
+                self.unknown.append(node_label(node))
+                return inner[0]
+            return max(inner)
         turns = self._turns(node)
-        return None if turns is None or inner[0] is None else turns * inner[0]
+        if turns is None:
+            self.unknown.append(node_label(node))
+        return inner[0] if turns is None else self._number(turns) * inner[0]
 
     def _turns(self, node: gs.Node) -> Any:
         """How often a body runs; None where a condition may end it, or the data tells."""
@@ -151,10 +191,3 @@ class _Counter:
         while (producer := self.index.producer(out)) is not None and producer.op == "Identity":
             out = producer.inputs[0]
         return out is body.inputs[1] or self._is_true(out)
-
-    @staticmethod
-    def _sum(sizes: Iterable[Any]) -> Any:
-        total: Any = 0
-        for size in sizes:
-            total = None if total is None or size is None else total + size
-        return total

@@ -17,6 +17,13 @@ def write_record(path: str | os.PathLike[str], record: Mapping[str, Any]) -> Non
     write_bytes(path, (json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8"))
 
 
+def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A decision record. Raises ModelError."""
+    from surgeon_passes.record.build import FORMAT, VERSION
+
+    return read_json(path, FORMAT, VERSION, "a decision record")
+
+
 def read_json(path: str | os.PathLike[str], form: str, version: int, what: str) -> dict[str, Any]:
     """What a file of format ``form`` holds; ``what`` names that in messages. Raises ModelError in one line for a file that
     cannot be read, is another kind of file, or was written by a later version."""

@@ -15,7 +15,9 @@ from surgeon_passes.errors import UsageError
 from surgeon_passes.fingerprint import PACKAGES
 from surgeon_passes.model.files import digest_of_model
 from surgeon_passes.ops.schema import opsets_of
+from surgeon_passes.passes import Pass, Rewrite
 from surgeon_passes.passes.text import as_options
+from surgeon_passes.passes.toml import dumps
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -35,9 +37,10 @@ def tools() -> dict[str, str]:
 def options_record(result: Result) -> dict[str, Any]:
     """What has to be said to run it again; ``not_replayable`` is why that cannot be said, or ""."""
     verify, ran = result.verify, result.ran
+    passes = () if ran.pipeline is None else ran.pipeline.passes
     toml, reason = None, ""
     try:
-        toml = ran.pipeline.to_toml() if ran.pipeline is not None else None
+        toml = dumps(map(_without_rules, passes), ran.pipeline.max_iterations) if passes else None
     except UsageError as error:
         reason = str(error)
     data = verify.data
@@ -45,7 +48,7 @@ def options_record(result: Result) -> dict[str, Any]:
         reason = "inputs come from a function, which no file can hold"
     return {
         "pipeline": toml,
-        "passes": [_pass(step) for step in (ran.pipeline.passes if ran.pipeline is not None else ())],
+        "passes": [_pass(step) for step in passes],
         "skip": list(ran.skip),
         "keep": list(ran.keep),
         "only": ran.only,
@@ -60,12 +63,22 @@ def options_record(result: Result) -> dict[str, Any]:
     }
 
 
-def _pass(step: Any) -> dict[str, Any]:
+def _pass(step: Pass) -> dict[str, Any]:
     try:
-        options = as_options(step)
+        options = as_options(_without_rules(step))
     except UsageError:
         options = {}
-    return {"name": step.name, "options": {name: _plain(value) for name, value in options.items()}}
+    if isinstance(step, Rewrite):
+        options["sets"] = list(step.sets)
+    own = [rule.name for rule in step.rules] if isinstance(step, Rewrite) else []
+    return {"name": step.name, "options": {name: _plain(value) for name, value in options.items()}, "rules": own}
+
+
+def _without_rules(step: Pass) -> Pass:
+    """The pass less the rules that were given as objects."""
+    if not isinstance(step, Rewrite) or not step.rules:
+        return step
+    return Rewrite(*step.sets, skip=step.skip, approximate=step.approximate, allow_lossy_casts=step.allow_lossy_casts)
 
 
 def _plain(value: Any) -> Any:
@@ -84,17 +97,18 @@ def source_record(result: Result) -> dict[str, Any]:
         "path": result.source,
         "sha256": sha256,
         "bytes": size,
-        **(_proto_record(proto) if proto is not None else _proto_record(result.light)),
+        **(proto_record(proto) if proto is not None else proto_record(result.light)),
     }
 
 
 def result_record(result: Result) -> dict[str, Any]:
     """``sha256`` is of the file that ``save`` writes; where weights lie beside it, of the same model in one file."""
     sha256, size = digest_of_model(vars(result).get("proto", result.light), result.weights)
-    return {"sha256": sha256, "bytes": size, "external_data": result.external, **_proto_record(result.light)}
+    return {"sha256": sha256, "bytes": size, "external_data": result.external, **proto_record(result.light)}
 
 
-def _proto_record(proto: onnx.ModelProto) -> dict[str, Any]:
+def proto_record(proto: onnx.ModelProto) -> dict[str, Any]:
+    """Where a model comes from, and its interface."""
     held = {t.name for t in proto.graph.initializer}
     return {
         "producer": proto.producer_name,

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE, Decision
 from surgeon_passes.errors import visible
 from surgeon_passes.report.blocks import Block
 from surgeon_passes.report.dynamic import COUNTED, DataDependent, Dynamic, FileCounts, UnknownSize, count_file
+from surgeon_passes.report.stages import print_stages
+from surgeon_passes.report.table import Table
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -29,18 +30,13 @@ NAMED = 3
 """Tensors that a row names."""
 
 
-class _Table(Table):
-    """Names of a model may hold line breaks, and what a terminal would obey."""
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
-
-
 def render(result: Result, color: bool = False) -> str:
     """Sections: what was measured, rules that were applied, what was undone, what was declined and why."""
     stream = io.StringIO()
     console = Console(file=stream, width=WIDTH, force_terminal=color, no_color=not color, highlight=False, markup=False)
     _head(console, result)
+    if result.stages:
+        print_stages(console, result.stages)
     _operators(console, result)
     _dynamic(console, result)
     _applied(console, [d for d in result.decisions if d.status == APPLIED])
@@ -56,7 +52,7 @@ def _head(console: Console, result: Result) -> None:
     if result.verify.mode == "off":
         console.print(Text("NOT VERIFIED: verification is off (verify=off)"))
     console.print(Text(visible(result.source)))
-    table = _Table(box=None, show_header=False, pad_edge=False)
+    table = Table(box=None, show_header=False, pad_edge=False)
     before, after = _files(result)
     ended = "converged after" if result.converged else "stopped after"
     table.add_row("nodes", f"{result.before.nodes} -> {result.after.nodes}")
@@ -79,7 +75,13 @@ def _head(console: Console, result: Result) -> None:
     left = result.dynamic_items
     table.add_row("static shapes", "yes" if result.is_static else f"no: {len(left)} tensors left{_first(left)}")
     if result.latency is not None:
-        table.add_row("latency", str(result.latency))
+        for latency in result.latency.all:
+            title = "latency" if latency.batch is None else f"latency, batch {latency.batch}"
+            table.add_row(title, str(latency))
+            if latency.details:
+                table.add_row("", latency.details)
+            if latency.is_slower:
+                table.add_row("", "THE RESULT IS SLOWER; --keep-if-faster looks for the rules that cost time")
     table.add_row("seconds", f"{result.seconds:.2f}")
     console.print(table)
 
@@ -134,7 +136,7 @@ def _operators(console: Console, result: Result) -> None:
     before, after = result.before.operators, result.after.operators
     changed = [op for op in sorted(before | after) if before[op] != after[op]]
     if changed:
-        table = _Table("operator", "before", "after", box=None, pad_edge=False)
+        table = Table("operator", "before", "after", box=None, pad_edge=False)
         for op in changed:
             table.add_row(op, str(before[op]), str(after[op]))
         console.print()
@@ -144,7 +146,7 @@ def _operators(console: Console, result: Result) -> None:
 def _dynamic(console: Console, result: Result) -> None:
     rows = _dynamic_rows(*_files(result))
     if rows:
-        table = _Table("dynamics", "before", "after", box=None, pad_edge=False)
+        table = Table("dynamics", "before", "after", box=None, pad_edge=False)
         for row in rows:
             table.add_row(*row)
         console.print()
@@ -172,7 +174,7 @@ def _dynamic_rows(before: FileCounts, after: FileCounts) -> list[tuple[str, str,
 def _sources(console: Console, title: str, found: Sequence[DataDependent | UnknownSize]) -> None:
     if not found:
         return
-    table = _Table(title, "why", "makes dynamic", box=None, pad_edge=False)
+    table = Table(title, "why", "makes dynamic", box=None, pad_edge=False)
     for source in found[:LISTED]:
         table.add_row(_at(source.node, source.graph), source.reason, _some(source.tensors))
     _print_listed(console, table, len(found))
@@ -184,7 +186,7 @@ def _from_sizes(console: Console, dynamic: Dynamic) -> None:
         groups[left.op, left.reason].append(_at(left.node, left.graph))
     if not groups:
         return
-    table = _Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
+    table = Table("shape-dependent", "times", "why", "first at", box=None, pad_edge=False)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (op, reason), places in ordered[:LISTED]:
         table.add_row(op, str(len(places)), reason, places[0])
@@ -195,7 +197,7 @@ def _blocks(console: Console, blocks: Sequence[Block]) -> None:
     if not blocks:
         return
     title = f"{len(blocks)} multi-branch block{'s' * (len(blocks) > 1)} left"
-    table = _Table(title, "on", "branches", "why", box=None, pad_edge=False)
+    table = Table(title, "on", "branches", "why", box=None, pad_edge=False)
     for block in blocks[:LISTED]:
         branches = " + ".join(way or block.tensor for way in block.branches)
         table.add_row(_at(block.node, block.graph), block.tensor, branches, _short(block.reason))
@@ -226,7 +228,7 @@ def _some(names: Sequence[str]) -> str:
 def _applied(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
-    table = _Table("applied", "times", "verdict", "largest error", box=None, pad_edge=False)
+    table = Table("applied", "times", "verdict", "largest error", box=None, pad_edge=False)
     for (rule, verdict), group in _grouped(decisions).items():
         errors = [d.metrics["max_error"] for d in group if d.metrics.get("max_error") is not None]
         table.add_row(rule, str(len(group)), verdict, f"{max(errors):.3g}" if errors else "")
@@ -249,7 +251,7 @@ def _kind_of(reason: str) -> str:
 def _undone(console: Console, decisions: list[Decision]) -> None:
     if not decisions:
         return
-    table = _Table("undone", "at", "verdict", "largest error", "tensor", "reason", box=None, pad_edge=False)
+    table = Table("undone", "at", "verdict", "largest error", "tensor", "reason", box=None, pad_edge=False)
     for d in decisions:
         error: Any = d.metrics.get("max_error")
         shown = "" if error is None else f"{error:.3g}"
@@ -265,7 +267,7 @@ def _declined(console: Console, decisions: list[Decision]) -> None:
     for decision in decisions:
         reasons[decision.rule, _kind_of(decision.reason)].append(decision)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
-    table = _Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
+    table = Table("declined", "times", "reason", "first at", box=None, pad_edge=False)
     for (rule, kind), group in ordered[:REASONS]:
         reason = kind if len({d.reason for d in group}) > 1 else group[0].reason
         table.add_row(rule, str(len(group)), reason, group[0].root)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
+from onnx import TensorProto
 
 from surgeon_passes.index import GraphIndex, node_label
 from surgeon_passes.model.constants import array_of
@@ -16,9 +17,10 @@ from surgeon_passes.region import NodeImage, TensorType, Types
 from surgeon_passes.rules.journal import Edit
 from surgeon_passes.traces import NodeTrace, TensorTrace, Trace, WeightChange
 
+FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 HELD = 64
 """Elements up to which a tensor among the attributes is held, values and all."""
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 def trace(edit: Edit, index: GraphIndex, types: Types) -> Trace:
@@ -38,6 +40,7 @@ class _Tracer:
     def __init__(self, index: GraphIndex, types: Types) -> None:
         self.index = index
         self.types = types
+        self.made: dict[int, TensorTrace] = {}
 
     def node(self, image: NodeImage) -> NodeTrace:
         node = image.node
@@ -52,6 +55,12 @@ class _Tracer:
         )
 
     def tensor(self, tensor: gs.Tensor) -> TensorTrace:
+        found = self.made.get(id(tensor))
+        if found is None:
+            found = self.made[id(tensor)] = self._tensor(tensor)
+        return found
+
+    def _tensor(self, tensor: gs.Tensor) -> TensorTrace:
         if isinstance(tensor, gs.Constant):
             found = TensorType(onnx_dtype(tensor.dtype), tuple(tensor.shape))
             return TensorTrace(str(tensor.name), found, True, id(tensor))
@@ -91,7 +100,7 @@ def _changes(before: Iterable[NodeImage], after: Iterable[NodeImage]) -> Iterato
 def _weights(image: NodeImage) -> list[gs.Constant]:
     """Floating-point constants of rank 2 and more."""
     constants = (t for t in image.inputs if isinstance(t, gs.Constant) and len(t.shape) > 1)
-    return [t for t in constants if "float" in str(t.dtype)]
+    return [t for t in constants if onnx_dtype(t.dtype) in FLOATS]
 
 
 def distance(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> tuple[float, float]:
@@ -101,7 +110,11 @@ def distance(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> tuple[floa
     for start in range(0, a.size, _BLOCK):
         x = a[start : start + _BLOCK].astype(np.float64)
         y = b[start : start + _BLOCK].astype(np.float64)
-        norm += float(x @ x)
+        norm += _squares(x)
         y -= x
-        apart += float(y @ y)
+        apart += _squares(y)
     return math.sqrt(apart), math.sqrt(norm)
+
+
+def _squares(x: np.ndarray[Any, Any]) -> float:
+    return float(np.einsum("i,i->", x, x))  # a dot product would wait for BLAS's threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_graphsurgeon as gs
@@ -53,9 +53,10 @@ def check(
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A distinct region: its trials, all of which must pass."""
+    """A distinct region: its trials, all of which must pass. ``outputs`` are the names of the region that is tried."""
 
     trials: list[Trial] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
     verdict: Verdict | None = None
 
     def settle(self) -> Verdict:
@@ -67,9 +68,21 @@ class _Entry:
                     decisive = verdict
                 elif verdict.status == "unverified" and decisive.status == "verified" and not trial.piece.wide:
                     note = f"compared in float32 only: {verdict.reason}"
-                    decisive = Verdict("verified", decisive.error, decisive.tensor, note)
+                    decisive = replace(decisive, reason=note)
             self.verdict = decisive
         return self.verdict
+
+    def verdict_of(self, region: Region) -> Verdict:
+        """The verdict on an equal region, which calls its outputs otherwise."""
+        found = self.settle()
+        names = _names(region)
+        if found.tensor not in self.outputs or names == self.outputs:
+            return found
+        return replace(found, tensor=names[self.outputs.index(found.tensor)])
+
+
+def _names(region: Region) -> list[str]:
+    return [str(before.name) for before, _ in region.outputs]
 
 
 class _Checker:
@@ -94,7 +107,7 @@ class _Checker:
                 key = prints.of(sides)
                 entry = shared.get(key) if key is not None else None
                 if entry is None:
-                    entry = _Entry(self.trials(sides))
+                    entry = _Entry(self.trials(sides), _names(region))
                     shared[len(shared) if key is None else key] = entry
             except Unfit as reason:
                 entry = _Entry(verdict=Verdict("unverified", None, "", str(reason)))
@@ -105,7 +118,8 @@ class _Checker:
         for chunk in self.chunks(trials):
             self.run_chunk(chunk, 0)
         self.run_data(trials)
-        return self.held_to_the_original([entry.settle() for entry in entries], given)
+        verdicts = [entry.verdict_of(region) for entry, region in zip(entries, regions, strict=True)]
+        return self.held_to_the_original(verdicts, given)
 
     def held_to_the_original(self, verdicts: list[Verdict], given: Sequence[Sequence[gs.Tensor]]) -> list[Verdict]:
         """Refute what holds only at sizes that the original does not give the tensors that a Shape reads."""

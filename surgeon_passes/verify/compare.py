@@ -178,6 +178,23 @@ def _gaps(a: Array, b: Array, axis: int) -> tuple[NDArray[Any], NDArray[Any], ND
     return np.atleast_1d(gap), np.atleast_1d(scale), np.atleast_1d(top)
 
 
+def mean_gap(a: Value, b: Value) -> float | None:
+    """Mean |a - b| over max |a|, of float tensors of one shape; None for anything else, and where max |a| is 0.
+
+    Places where either is not finite count as equal.
+    """
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or a.shape != b.shape or not a.size:
+        return None
+    if not is_float(a) or a.dtype != b.dtype:
+        return None
+    if a.dtype.kind != "f" or a.dtype == np.float16:
+        a, b = _plain(a), _plain(b)
+    with np.errstate(over="ignore", invalid="ignore"):
+        a, b = _finite(a, b)
+        top, mean = float(np.max(np.abs(a))), float(np.mean(np.abs(a - b), dtype=np.float64))
+    return mean / top if top else None
+
+
 def _worst(gap: NDArray[Any], scale: NDArray[Any], allowed: NDArray[Any] | float) -> tuple[float, int]:
     """(largest relative error, its channel); a gap up to ``allowed`` counts as none."""
     counted = np.where(gap > allowed, gap.astype(np.float64), 0.0)
@@ -195,7 +212,7 @@ def _compare_floats(a: Array, b: Array, bound: float, absolute: float, axis: int
         reason = _nonfinite(a, b)
         if reason:
             return Difference(np.inf, reason)
-        gap, scale, top = _gaps(*_finite(a, b), axis)
+        gap, scale, top = channel_gaps(a, b, axis)
     if not gap.any():
         return Difference()
     if (gap <= bound * scale).all():

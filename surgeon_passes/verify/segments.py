@@ -306,8 +306,8 @@ def read_model(model: Model) -> tuple[ModelProto, Weights]:
         raise RuntimeFailure(f"{model} cannot be read: {error}") from error
 
 
-def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str] = ()) -> Runner:
-    """A runner for ``model``: one session, or segments above :data:`SEGMENTED_FROM` nodes.
+def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str] = (), threads: int = 1) -> Runner:
+    """A runner for ``model``: one session on ``threads`` threads, or segments above :data:`SEGMENTED_FROM` nodes.
 
     Inputs and outputs of types that numpy lacks (bfloat16, float8) come and go as float32. Raises RuntimeFailure.
     """
@@ -318,9 +318,9 @@ def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str]
     if any(_carrier(v.type) for v in proto.graph.input):
         return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     if extra_outputs or not isinstance(model, (str, Path)):
-        session = _whole(proto, weights, level, extra_outputs)
+        session = _whole(proto, weights, level, extra_outputs, threads)
     else:
-        session = Session(model, level=level)
+        session = Session(model, level=level, threads=threads)
     if session.opaque_outputs():
         return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
     return session
@@ -334,7 +334,7 @@ def _readable(proto: ModelProto, weights: Weights) -> ModelProto:
         raise RuntimeFailure(str(error)) from error
 
 
-def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Sequence[str]) -> Session:
+def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Sequence[str], threads: int) -> Session:
     """One session over a proto, its external data mapped and ``extra_outputs`` added."""
     outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
     external = {t.name: weights.aligned(t) for t in outside}
@@ -343,4 +343,4 @@ def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Seque
         whole.CopyFrom(proto)
         whole.graph.output.extend(ValueInfoProto(name=n) for n in extra_outputs)
         proto = whole
-    return Session(proto, level=level, external=external)
+    return Session(proto, level=level, external=external, threads=threads)

@@ -17,7 +17,7 @@ from surgeon_passes.region import Exactness, Tolerances, Verdict
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value
 from surgeon_passes.verify import inputs as made_up
 from surgeon_passes.verify.assemble import Piece, assemble
-from surgeon_passes.verify.compare import Difference, beyond_noise, compare, is_float
+from surgeon_passes.verify.compare import Difference, beyond_noise, compare, is_float, mean_gap
 from surgeon_passes.verify.reference import ReferenceSession
 from surgeon_passes.verify.resize import Shape
 from surgeon_passes.verify.shapes import Candidates
@@ -41,7 +41,7 @@ _MAX_ELEMENTS = 1 << 28
 
 @dataclass(eq=False, slots=True)
 class Trial:
-    """A region at one precision. ``error`` and ``tensor`` are the worst so far; ``verdict`` is set when it is decided."""
+    """A region at one precision. ``error``, ``mean`` and ``tensor`` are the worst so far; ``verdict`` is set in the end."""
 
     piece: Piece
     candidates: Candidates
@@ -56,6 +56,7 @@ class Trial:
     compared: int = 0
     """elements that were compared"""
     error: float = 0.0
+    mean: float = 0.0
     tensor: str = ""
     note: str = ""
     verdict: Verdict | None = None
@@ -81,7 +82,8 @@ class Trial:
         self.has_products = any(i.node.op in _PRODUCTS for i in self.piece.sides.images())
 
     def reset(self) -> None:
-        self.scale, self.compared, self.error, self.tensor, self.verdict, self.finite = 0, 0, 0.0, "", None, True
+        self.scale, self.compared, self.error, self.mean, self.tensor = 0, 0, 0.0, 0.0, ""
+        self.verdict, self.finite = None, True
         self.usual.clear()
 
     def takes(self, kind: str, attempt: int) -> bool:
@@ -153,13 +155,15 @@ class Trial:
             self.compared += _size(values[before])
             if found.reason:
                 status = "unverified" if found.reason.startswith("rounding") else "refuted"
-                self.verdict = Verdict(status, found.error, name, f"{kind} inputs: {found.reason}")
+                mean = mean_gap(values[before], values[after])
+                self.verdict = Verdict(status, found.error, name, f"{kind} inputs: {found.reason}", mean)
                 return
             if found.error > self.error or not self.tensor:
                 self.error, self.tensor = max(found.error, self.error), name
+                self.mean = mean_gap(values[before], values[after]) or 0.0 if found.error else 0.0
 
     def _are_made_up_sizes(self, kind: str, before: Value, after: Value) -> bool:
-        """Whether both are empty, of one rank, their sizes the made-up numbers that were fed: of no elements all are legal."""
+        """Whether both are empty, of one rank, of sizes that may be the made-up numbers that were fed: any is legal."""
         if kind == "data" or not (isinstance(before, np.ndarray) and isinstance(after, np.ndarray)):
             return False
         sized = before.ndim == after.ndim and before.shape != after.shape
@@ -268,7 +272,7 @@ class Trial:
             if not self.compared and self.piece.outputs:
                 self.verdict = Verdict("unverified", None, "", "every output was empty; give --data")
             else:
-                self.verdict = Verdict("verified", self.error, self.tensor, self.note)
+                self.verdict = Verdict("verified", self.error, self.tensor, self.note, self.mean)
         return self.verdict
 
     def explain(self, failure: RuntimeFailure) -> str:

@@ -278,7 +278,7 @@ def test_2_where_the_report_would_overwrite_a_model(tmp_path: Path) -> None:
     held = place.read_bytes()
     for arguments in (["--report", str(place)], ["-o", str(tmp_path / "a"), "--report", str(tmp_path / "a")]):
         done = CliRunner().invoke(main, ["optimize", str(place), *arguments])
-        assert done.exit_code == 2 and "give the report a file of its own" in done.output
+        assert done.exit_code == 2 and "give it a file of its own" in done.output
     assert place.read_bytes() == held and not (tmp_path / "a").exists()
 
 

@@ -53,7 +53,7 @@ def other_scalar(choices: Choices, fragment: Fragment) -> Fragment:
         drawn = not value.reshape(()).item()
     else:
         drawn = choices.pick((0, 1, -1, 2, 3, -2))
-    return replace(fragment, constants={**fragment.constants, name: np.full_like(value, drawn)})
+    return replace(fragment, constants={**fragment.constants, name: np.full(value.shape, drawn).astype(value.dtype)})
 
 
 def other_rank(choices: Choices, fragment: Fragment) -> Fragment:

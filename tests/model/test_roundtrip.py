@@ -201,6 +201,52 @@ def test_value_info_is_a_hint_and_goes_without_types() -> None:
     same_but(proto, "value_info")
 
 
+def stated_dims(proto: onnx.ModelProto) -> dict[str, list[Any]]:
+    """By name, what value_info says: sizes, names of sizes, None."""
+    dims = {v.name: v.type.tensor_type.shape.dim for v in proto.graph.value_info}
+    return {n: [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in ds] for n, ds in dims.items()}
+
+
+def behind_an_unknown_operator(*stated: tuple[str, list[Any]]) -> onnx.ModelProto:
+    proto = model(
+        "g (float[N,4] x) => (float[N,K] y) { i = Identity(x) a = Foo(i) b = Relu(a) c = Exp(b) y = Sqrt(c) }"
+    )
+    proto.graph.node[1].domain = "my.ops"
+    proto.opset_import.add(domain="my.ops", version=1)
+    proto.graph.value_info.extend(helper.make_tensor_value_info(n, TensorProto.FLOAT, dims) for n, dims in stated)
+    return proto
+
+
+def test_shapes_behind_an_operator_that_nobody_knows_are_as_the_file_states_them() -> None:
+    stated = ("i", [7, 4]), ("a", ["N", 9]), ("b", ["N", 9]), ("c", ["rows", None])
+    result = sp.optimize(behind_an_unknown_operator(*stated))
+    assert stated_dims(result.proto) == {"a": ["N", 9], "b": ["N", 9], "c": ["rows", None]}  # i is gone, and stale
+    kept = sp.Pipeline(sp.Sizes()).run(behind_an_unknown_operator(*stated))
+    assert stated_dims(kept.proto)["i"] == ["N", 4]  # what is known wins
+
+
+def test_shapes_that_a_file_states_do_not_outlive_new_input_sizes() -> None:
+    stated = ("a", [1, 9]), ("b", [1, 9])
+    result = sp.optimize(behind_an_unknown_operator(*stated), {"x": [2, 4]})
+    assert 1 not in [d for dims in stated_dims(result.proto).values() for d in dims]
+
+
+def test_what_hangs_on_an_overridable_default_is_as_the_file_states_it() -> None:
+    """ONNX Runtime does not load the Resize where it is not told how long its sizes are."""
+    proto = model(
+        """g (float[1,2,M,5] x, int64[1] at) => (float[?,?,?,?] y) {
+            s = Shape(x) from = Slice(s, at, end, zero) more = Mul(from, at) sizes = Concat<axis = 0>(head, more)
+            y = Resize<mode = "linear">(x, , , sizes)
+        }""",
+        at=np.array([3]), end=np.array([4]), zero=np.array([0]), head=np.array([1, 2, 4]),
+    )  # fmt: skip
+    stated = ("from", 1), ("more", 1), ("sizes", 4)
+    proto.graph.value_info.extend(helper.make_tensor_value_info(n, TensorProto.INT64, [k]) for n, k in stated)
+    result = sp.optimize(proto)
+    assert stated_dims(result.proto)["sizes"] == [4]
+    assert result.check.status == "equal"
+
+
 def test_unsorted_nodes_are_sorted() -> None:
     proto = model("g (float[2] x) => (float[2] y) { y = Relu(b) b = Neg(a) a = Abs(x) }")
     assert operators(round_trip(proto)) == ["Abs", "Neg", "Relu"]

@@ -250,6 +250,17 @@ def test_equal_regions_share_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(counted) == 4
 
 
+def test_equal_regions_share_a_verdict_and_not_the_names_of_its_tensors() -> None:
+    found = check([region(f"{y} = Abs(x)", "", [(y, "x")], exactness=Exactness.EXACT) for y in "pq"], IMAGE, graph_of())
+    assert [(v.status, v.tensor) for v in found] == [("refuted", "p"), ("refuted", "q")]
+
+
+def test_the_mean_error_is_that_of_the_tensor_where_the_largest_is() -> None:
+    good, bad = check([conv_bn(), conv_bn(_flip_weak_channel)], IMAGE, graph_of())
+    assert good.mean is not None and good.error is not None and 0 < good.mean < good.error < 3e-6
+    assert bad.mean is not None and bad.error is not None and 1e-6 < bad.mean < bad.error
+
+
 def test_folding_to_a_constant_and_back_to_an_input() -> None:
     good = region(
         "y = Add(k, k)", "", [("y", "k2")], {"k": np.float32([1, 2]), "k2": np.float32([2, 4])}, Exactness.EXACT

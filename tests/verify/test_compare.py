@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from surgeon_passes.region import Exactness
-from surgeon_passes.verify.compare import Difference, beyond_noise, channel_gaps, compare
+from surgeon_passes.verify.compare import Difference, beyond_noise, channel_gaps, compare, mean_gap
 
 EXACT, ROUNDING = Exactness.EXACT, Exactness.ROUNDING
 NAN, INF = np.nan, np.inf
@@ -150,3 +150,11 @@ def test_an_output_in_half_precision_is_not_told_more_finely_than_its_step() -> 
     assert beyond_noise(a, b, [a], 2e-3, 1e-12, 4.0)[0].reason != ""
     assert beyond_noise(a, b, [a], 2e-3, 1e-12, 4.0, resolution=2.0**-10)[0].reason == ""
     assert beyond_noise(a, a + np.float32(2.0**-9), [a], 2e-3, 1e-12, 4.0, resolution=2.0**-10)[0].reason != ""
+
+
+def test_the_mean_gap_is_relative_to_the_largest_value() -> None:
+    a, b = np.array([[1.0, -4.0], [2.0, np.inf]], np.float32), np.array([[1.5, -4.0], [2.0, 7.0]], np.float32)
+    assert mean_gap(a, b) == 0.5 / 4 / 4
+    assert mean_gap(a.astype(np.float16), b.astype(np.float16)) == 0.5 / 4 / 4
+    assert mean_gap(a, b[:1]) is mean_gap(a == 1, b == 1) is mean_gap(a, [b]) is None
+    assert mean_gap(np.zeros(2), np.ones(2)) is None
