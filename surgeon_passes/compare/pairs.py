@@ -252,6 +252,8 @@ class Finder:
         if close:
             least = min(close)[0]
             return min((self._unlike(x, y), k, x) for apart, k, x in close if apart <= 2 * least)[2]
+        if not self._prints_b[y].is_float:  # sizes and the like: what differs would be found behind it
+            found = [entry for entry in found if entry[0] == 0]
         alike = [(self._unlike(x, y), k, x) for _, k, x in found if self._unlike(x, y) < 2]
         return min(alike)[2] if alike else None
 
@@ -297,10 +299,10 @@ class Finder:
         return fed > max(2 * alone, _SAME)
 
     def _apart(self, names: Sequence[str]) -> float:
-        """The largest gap of these tensors of B, by the layers that make them from the pairs."""
+        """The largest gap of these tensors of B, by the layers that make them from the pairs; Inf where one does not run."""
         found = self._again(self.pairing, names)
-        pairs = [self.pairing.of_b[n] for n in names if n in found]
-        return max((gap(self._prints_a[p.a], found[p.b]) for p in pairs), default=0.0)
+        pairs = [self.pairing.of_b[n] for n in names]
+        return max(gap(self._prints_a[p.a], found[p.b]) if p.b in found else float("inf") for p in pairs)
 
 
 def _operator(side: Side, number: int) -> str:

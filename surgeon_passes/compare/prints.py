@@ -35,6 +35,10 @@ class Print:
     tells: bool = False
     """whether another tensor is unlikely to hold the same by chance"""
 
+    @property
+    def is_float(self) -> bool:
+        return bool(self.key) and self.key[1] == "f"
+
 
 def print_of(runs: Sequence[Value]) -> Print:
     """The print of one tensor's values in all runs."""
