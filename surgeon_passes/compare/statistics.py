@@ -102,7 +102,7 @@ def distance(a: Sequence[Array], b: Sequence[Array]) -> Distance | None:
     if not x.size:
         return None
     gap = x - y
-    signal, noise = float(np.dot(x, x)), float(np.dot(gap, gap))
+    signal, noise = _dot(x, x), _dot(gap, gap)
     return Distance(
         cosine(x, y),
         _sqnr(signal, noise),
@@ -120,14 +120,14 @@ def is_number(array: Array) -> bool:
 def cosine(x: Wide, y: Wide) -> float | None:
     """Of two vectors: 1 where both are zero, None where one is."""
     with np.errstate(over="ignore", under="ignore"):
-        squares = float(np.dot(x, x)), float(np.dot(y, y))
+        squares = _dot(x, x), _dot(y, y)
         if not all(1e-100 < s < 1e100 for s in squares):  # what is tiny or huge leaves the range
             top = float(np.abs(x).max()), float(np.abs(y).max())
             if not all(top):
                 return None if any(top) else 1.0
             x, y = x / top[0], y / top[1]
-            squares = float(np.dot(x, x)), float(np.dot(y, y))
-    return float(np.clip(np.dot(x, y) / np.sqrt(squares[0] * squares[1]), -1.0, 1.0))
+            squares = _dot(x, x), _dot(y, y)
+    return float(np.clip(_dot(x, y) / np.sqrt(squares[0] * squares[1]), -1.0, 1.0))
 
 
 def divergence(x: Wide, y: Wide) -> float | None:
@@ -152,6 +152,11 @@ def _sqnr(signal: float, noise: float) -> float | None:
     if not noise:
         return float("inf")
     return float(10 * np.log10(signal / noise)) if signal else None
+
+
+def _dot(x: Wide, y: Wide) -> float:
+    """On one thread, and the same on any machine."""
+    return float(np.einsum("i,i->", x, y))
 
 
 def _flat(runs: Sequence[Array]) -> Wide:
