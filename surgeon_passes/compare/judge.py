@@ -53,6 +53,12 @@ def _alike(a: Value, b: Value) -> tuple[Value, Value]:
     return a, b
 
 
+def in_shape_of(a: Value, b: Value) -> Value:
+    """``b`` in the shape of ``a`` where both are arrays of as many elements."""
+    both = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+    return b.reshape(a.shape) if both and a.shape != b.shape and a.size == b.size else b
+
+
 def explained(a: Value, b: Value, perturbed: Sequence[Value], tolerance: float) -> bool:
     """Whether ``b`` is off from ``a`` by no more than rounding does to it: floats within four times what the perturbed
     runs do, anything else where one of these changes it, too."""

@@ -53,7 +53,7 @@ class Layers:
         found = self._prints_b[name]
         if not elem:
             elem = helper.np_dtype_to_tensor_dtype(np.dtype(found.dtype))
-        return helper.make_tensor_type_proto(elem, found.key[0][run])
+        return helper.make_tensor_type_proto(elem, found.shapes[run])
 
     def nodes(self, name: str) -> list[int]:
         """The nodes of B's layer that makes ``name``, in order."""
@@ -97,24 +97,26 @@ class Layers:
         for number, (held, given) in enumerate(zip(values, self._b.feeds, strict=True)):
             model = part(self._b.side, names, self._types(number))
             read = [value.name for value in model.graph.input]
-            feeds = [self._fed(read, held, given, move) for move in range(-1, moves)]
+            feeds = [self._fed(read, held, given, number, move) for move in range(-1, moves)]
             runs = run_part(self._b.runtime, self._b.side, model, feeds)
             for name, key in zip(names, (value.name for value in model.graph.output), strict=True):
                 found[name].append(Own(runs[0][key], tuple(run[key] for run in runs[1:])))
         return found
 
     def _fed(
-        self, read: Sequence[str], values: Mapping[str, Value], given: Mapping[str, Value], move: int
+        self, read: Sequence[str], values: Mapping[str, Value], given: Mapping[str, Value], run: int, move: int
     ) -> dict[str, Value]:
         """``move`` from 0 on moves floats by one ulp, each its own way."""
-        found = {n: self._cast(n, values[self.cuts[n]]) if n in self.cuts else given[n] for n in read}
+        found = {n: self._cast(n, values[self.cuts[n]], run) if n in self.cuts else given[n] for n in read}
         return found if move < 0 else moved(found, move)
 
-    def _cast(self, name: str, value: Array) -> Array:
-        dtype = self._prints_b[name].dtype
-        return value if value.dtype.name == dtype else value.astype(np.dtype(dtype))
+    def _cast(self, name: str, value: Array, run: int) -> Array:
+        """A's value in the type and shape that B's has."""
+        found = self._prints_b[name]
+        value = value.reshape(found.shapes[run])
+        return value if value.dtype.name == found.dtype else value.astype(np.dtype(found.dtype))
 
 
 def _is_fed(a: Print | None, b: Print | None) -> bool:
-    """Whether A's values can stand for B's: arrays of one shape and kind."""
+    """Whether A's values can stand for B's: arrays of one size and kind."""
     return a is not None and b is not None and bool(a.key) and a.key == b.key

@@ -200,13 +200,16 @@ class Finder:
         return sample
 
     def _rank(self, x: str, y: str, apart: float) -> tuple[float, ...]:
-        """The smaller the better: the gap's order of magnitude, another operator, how far apart they stand."""
+        """The smaller the better: the gap's order of magnitude, another shape, another operator, how far apart they stand."""
         magnitude = float(np.floor(np.log10(max(apart, 1e-5))))
         return (
             magnitude,
             float(self._a.operator(x) != self._b.operator(y)),
             abs(self._places[0][x] - self._places[1][y]),
         )
+
+    def _is_reshaped(self, x: str, y: str) -> bool:
+        return self._prints_a[x].shapes != self._prints_b[y].shapes
 
     # --- structure ---------------------------------------------------------------------------------------------------
 
@@ -251,10 +254,13 @@ class Finder:
         close = [entry for entry in found if entry[0] <= _CLOSE and self._prints_b[y].tells]
         if close:
             least = min(close)[0]
-            return min((self._unlike(x, y), k, x) for apart, k, x in close if apart <= 2 * least)[2]
+            return min(
+                (self._is_reshaped(x, y), self._unlike(x, y), k, x) for apart, k, x in close if apart <= 2 * least
+            )[3]
         if not self._prints_b[y].is_float:  # sizes and the like: what differs would be found behind it
             found = [entry for entry in found if entry[0] == 0]
-        alike = [(self._unlike(x, y), k, x) for _, k, x in found if self._unlike(x, y) < 2]
+        shaped = [x for _, _, x in found if not self._is_reshaped(x, y)]
+        alike = [(self._unlike(x, y), k, x) for k, x in enumerate(shaped) if self._unlike(x, y) < 2]
         return min(alike)[2] if alike else None
 
     def _unlike(self, x: str, y: str) -> int:

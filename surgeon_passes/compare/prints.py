@@ -25,10 +25,11 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Print:
-    """``key``: the shapes of all runs, and whether floats, integers or booleans; () for what is no tensor of numbers.
-    ``sample``: float64 values at places that depend on the shapes alone. ``top``: max |x| over all runs."""
+    """``shapes``: of all runs. ``key``: sizes of all runs, and whether floats, integers or booleans; () for what is no tensor
+    of numbers. ``sample``: float64 values at places that depend on the sizes alone. ``top``: max |x| over all runs."""
 
     key: Key
+    shapes: tuple[tuple[int, ...], ...] = ()
     dtype: str = ""
     sample: NDArray[np.float64] | None = None
     top: float = 0.0
@@ -51,7 +52,8 @@ def print_of(runs: Sequence[Value]) -> Print:
     finite = sample[np.isfinite(sample)]
     top = max((_top(x) for x in arrays), default=0.0)
     tells = len(np.unique(finite)) >= _TELLING
-    return Print((tuple(x.shape for x in arrays), kind), arrays[0].dtype.name, sample, top, tells)
+    key = (tuple(x.size for x in arrays), kind)
+    return Print(key, tuple(x.shape for x in arrays), arrays[0].dtype.name, sample, top, tells)
 
 
 def _top(array: NDArray[Any]) -> float:
@@ -81,7 +83,7 @@ def take(stream: Stream, names: Iterable[str], sizes: Mapping[str, int], budget:
 
 
 def gap(a: Print, b: Print) -> float:
-    """The largest difference of two samples over max |a|; Inf where the tensors are of another kind or shape."""
+    """The largest difference of two samples over max |a|; Inf where the tensors are of another kind or size."""
     if not a.key or a.key != b.key or a.sample is None or b.sample is None:
         return float("inf")
     if not a.sample.size:

@@ -12,7 +12,7 @@ import numpy as np
 
 from surgeon_passes.compare.comparison import DRIFT, EQUAL, NOISE, Compared, Comparison
 from surgeon_passes.compare.feeds import fed_to, feeds_of
-from surgeon_passes.compare.judge import TOLERANCE, Gap, explained, gap_of
+from surgeon_passes.compare.judge import TOLERANCE, Gap, explained, gap_of, in_shape_of
 from surgeon_passes.compare.mapping import Told, told_by
 from surgeon_passes.compare.noise import MOVES, perturbed_runs
 from surgeon_passes.compare.own import Layers, Own
@@ -136,11 +136,11 @@ class _Run:
         found = [replace(c, begins=c.b in begins) for c in found]
         return self._without_noise(found, self._below(begins))
 
-    def _groups(self, pairs: Sequence[Pair]) -> Iterable[list[Pair]]:
-        """With room for A's values, B's, and those of B's layers on A's."""
+    def _groups(self, pairs: Sequence[Pair], room: int = 1) -> Iterable[list[Pair]]:
+        """With ``room`` times the room for A's values, B's, and those of B's layers on A's."""
         held = {p.a: p for p in pairs}
         sizes = {p.a: self.sizes[0][p.a] + 2 * self.sizes[1].get(p.b, 0) for p in pairs if p.a in self.sizes[0]}
-        for names in groups(held, sizes, self.budget):
+        for names in groups(held, sizes, self.budget // room):
             yield [held[n] for n in names]
 
     def _measured(self, group: Sequence[Pair], layers: Layers) -> list[Compared]:
@@ -151,8 +151,10 @@ class _Run:
         return [self._one(p, [v[p.a] for v in mine], [v[p.b] for v in others], owns.get(p.b), layers) for p in group]
 
     def _one(self, p: Pair, a: list[Value], b: list[Value], own: list[Own] | None, layers: Layers) -> Compared:
+        summaries = _summary(a), _summary(b)
+        b = self._seen(p, a, b)
         gap = gap_of(a, b, self.tolerance)
-        alone = None if own is None else gap_of(a, [o.value for o in own], self.tolerance)
+        alone = None if own is None else gap_of(a, self._seen(p, a, [o.value for o in own]), self.tolerance)
         operator, layer = _layer(self.sides[1].side, p.b, layers)
         mine = self.sides[0].side
         numbers = all(isinstance(x, np.ndarray) for x in (*a, *b))
@@ -162,7 +164,7 @@ class _Run:
             p.by,
             (mine.operator(p.a), operator),
             (mine.label(p.a), layer),
-            (_summary(a), _summary(b)),
+            summaries,
             distance(a, b) if numbers and all(map(is_number, (*a, *b))) else None,
             gap.error,
             None if alone is None else alone.error,
@@ -171,6 +173,12 @@ class _Run:
             _reason(gap, alone),
             self.told.rules.get(p.a, ()),
         )
+
+    def _seen(self, p: Pair, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
+        """``b`` in the shape of ``a`` where it holds as many elements: inside a model shapes are its own affair."""
+        if p.a in self.sides[0].side.outputs:
+            return list(b)
+        return [in_shape_of(x, y) for x, y in zip(a, b, strict=True)]
 
     # --- what rounding explains --------------------------------------------------------------------------------------
 
@@ -182,9 +190,10 @@ class _Run:
             mine = self.sides[0].values(list(dict.fromkeys([*(p.a for p in group), *layers.sources(names)])))
             owns = layers.run(names, mine, MOVES)
             for p in group:
-                runs = zip([v[p.a] for v in mine], owns.get(p.b, []), strict=False)
-                if not all(self._is_explained(a, own.value, own.moved) for a, own in runs):
-                    found.add(p.b)
+                for a, own in zip([v[p.a] for v in mine], owns.get(p.b, []), strict=False):
+                    value, *others = self._seen(p, [a] * (1 + len(own.moved)), [own.value, *own.moved])
+                    if not self._is_explained(a, value, others):
+                        found.add(p.b)
         return found
 
     def _is_explained(self, a: Value, b: Value, moved: Sequence[Value]) -> bool:
@@ -205,13 +214,13 @@ class _Run:
         """Pairs that drift with no cause above them, and only as far as rounding moves them, are noise."""
         suspects = [c for c in found if c.verdict == DRIFT and c.b not in excepted]
         noise: set[str] = set()
-        for group in self._groups([Pair(c.a, c.b, c.by) for c in suspects]):
+        for group in self._groups([Pair(c.a, c.b, c.by) for c in suspects], room=2):
             names = [p.a for p in group]
             mine, others = self.sides[0].values(names), self.sides[1].values([p.b for p in group])
             moved = perturbed_runs(self.sides[0], names)
             for p in group:
                 runs = [
-                    (a[p.a], b[p.b], [m[k][p.a] for m in moved])
+                    (a[p.a], *self._seen(p, [a[p.a]], [b[p.b]]), [m[k][p.a] for m in moved])
                     for k, (a, b) in enumerate(zip(mine, others, strict=True))
                 ]
                 if all(
