@@ -55,10 +55,10 @@ class Layers:
             elem = helper.np_dtype_to_tensor_dtype(np.dtype(found.dtype))
         return helper.make_tensor_type_proto(elem, found.shapes[run])
 
-    def nodes(self, name: str) -> list[int]:
-        """The nodes of B's layer that makes ``name``, in order."""
+    def nodes(self, *names: str) -> list[int]:
+        """The nodes of B's layers that make ``names``, in order."""
         side, found = self._b.side, set[int]()
-        todo = [side.maker[name]] if name in side.maker else []
+        todo = [side.maker[name] for name in names if name in side.maker]
         while todo:
             number = todo.pop()
             if number not in found:
@@ -74,7 +74,7 @@ class Layers:
         return list(dict.fromkeys(self.cuts[n] for n in self._read(names)))
 
     def _read(self, names: Sequence[str]) -> Iterator[str]:
-        for number in {k for name in names for k in self.nodes(name)}:
+        for number in self.nodes(*names):
             yield from (n for n in self._b.side.read[number] if n in self.cuts)
 
     def run(self, names: Sequence[str], values: Sequence[Mapping[str, Value]], moves: int = 0) -> dict[str, list[Own]]:

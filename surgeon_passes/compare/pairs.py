@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nsmallest
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +30,9 @@ _CLOSE = 0.3
 _ROUNDS = 24
 """Tensors without a name that drift by themselves and are looked behind."""
 _SUSPECTS = 64
+_FEW, _NEAR = 8, 0.1
+_ALIKE = 16
+"""Tensors of equal values that are looked at for one of B, the best first."""
 _SAME = 1e-3
 
 
@@ -149,7 +153,7 @@ class Finder:
         return gap(self._prints_a[pair.a], self._prints_b[pair.b])
 
     def _is_same(self, pair: Pair) -> bool:
-        return self._gap(pair) <= same_within(self._prints_a[pair.a], self._prints_b[pair.b])
+        return self._gap(pair) <= self._within(pair.a, pair.b)
 
     def _restore(self, doubted: Sequence[Pair]) -> None:
         """Names mislead where most of the doubted tensors have been found elsewhere; else they are believed."""
@@ -188,11 +192,15 @@ class Finder:
         samples = np.stack([self._sample(n) for n in mine])
         tops = np.array([self._prints_a[n].top for n in mine])
         for y in others:
-            found = gaps(samples, tops, self._prints_b[y])
-            for k in np.flatnonzero(found <= 0.1):
-                x = mine[int(k)]
-                if found[k] <= same_within(self._prints_a[x], self._prints_b[y]):
-                    yield self._rank(x, y, float(found[k])), x, y
+            found = gaps(samples[:, :_FEW], tops, self._prints_b[y])  # most differ at a glance
+            places = np.flatnonzero(found <= _NEAR)
+            found = gaps(samples[places], tops[places], self._prints_b[y])
+            near = [(float(apart), mine[int(k)]) for apart, k in zip(found, places, strict=True) if apart <= _NEAR]
+            same = [(self._rank(x, y, apart), x, y) for apart, x in near if apart <= self._within(x, y)]
+            yield from nsmallest(_ALIKE, same)
+
+    def _within(self, x: str, y: str) -> float:
+        return same_within(self._prints_a[x], self._prints_b[y])
 
     def _sample(self, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         sample = self._prints_a[name].sample

@@ -92,15 +92,25 @@ def gap(a: Print, b: Print) -> float:
 
 
 def gaps(samples: NDArray[np.float64], tops: NDArray[np.float64], b: Print) -> NDArray[np.float64]:
-    """:func:`gap` of ``b`` from each row of ``samples``, at once."""
+    """:func:`gap` of ``b`` from each row of ``samples``, at once; of the first elements where rows are shorter."""
     assert b.sample is not None
+    other = b.sample[: samples.shape[1]]
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(samples - b.sample)
-    same = (samples == b.sample) | (np.isnan(samples) & np.isnan(b.sample))
-    apart = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
-    largest = apart.max(axis=1)
+        largest = np.abs(samples - other).max(axis=1, initial=0.0)
+    odd = ~np.isfinite(largest)
+    if odd.any():
+        largest[odd] = _with_odd(samples[odd], other)
     scale = np.where(tops > 0, tops, max(b.top, 1e-300))
     return np.asarray(largest / scale, dtype=np.float64)
+
+
+def _with_odd(samples: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest differences of rows with NaN or Inf: none where both have the same there."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(samples - other)
+    same = (samples == other) | (np.isnan(samples) & np.isnan(other))
+    apart = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return np.asarray(apart.max(axis=1), dtype=np.float64)
 
 
 def same_within(a: Print, b: Print) -> float:

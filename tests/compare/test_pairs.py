@@ -123,3 +123,31 @@ def test_a_record_of_rewrites_that_follow_one_another() -> None:
 def test_what_is_no_record_is_refused() -> None:
     with pytest.raises(sp.UsageError, match="no decision record of version 1"):
         told_by({"format": "something else"})
+
+
+def test_what_differs_in_shape_alone_is_a_pair() -> None:
+    """A linear layer has lost the Reshapes around it: inside, [1, 3, 16] is [3, 16]."""
+    wide = model(
+        "g (float[1,3,16] x) => (float[1,3,16] y) { h = MatMul(x, w)\n r = Tanh(h)\n y = MatMul(r, v) }", w=W, v=V
+    )
+    flat = """g (float[1,3,16] x) => (float[1,3,16] y) {
+        p = Reshape(x, s)
+        q = Gemm(p, w)
+        t = Tanh(q)
+        u = Gemm(t, v)
+        y = Reshape(u, z)
+    }"""
+    sizes = {"s": np.array([3, 16]), "z": np.array([1, 3, 16])}
+    assert sp.compare(wide, model(flat, w=W, v=V, **sizes)).exit_code == 0
+    found = sp.compare(wide, model(flat, w=W, v=V * np.float32(1.01), **sizes))
+    assert {x: y for x, (y, _) in pairs(found).items()} == {"h": "q", "r": "t", "y": "y"}
+    assert found.first is not None and found.first.operators[1] == "Gemm" and found.first.layers[1] == "u"
+    assert sum(p.begins for p in found.pairs) == 1
+
+
+def test_an_output_of_another_shape_is_another_output() -> None:
+    found = sp.compare(
+        model("g (float[2,3] x) => (float[2,3] y) { y = Exp(x) }"),
+        model("g (float[2,3] x) => (float[3,2] y) { h = Exp(x)\n y = Reshape(h, s) }", s=np.array([3, 2])),
+    )
+    assert (found.exit_code, found.pairs[-1].reason) == (5, "shape [3, 2] instead of [2, 3]")
