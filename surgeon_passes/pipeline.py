@@ -7,6 +7,7 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -144,6 +145,7 @@ class Pipeline:
         only: Only | str | None = None,
         isolate: bool | Isolate = False,
         permit: Permit | None = None,
+        record: bool = False,
         stages: bool | Stages = False,
         keep_if_faster: bool = False,
     ) -> Result:
@@ -154,6 +156,7 @@ class Pipeline:
         nodes and tensors that stay as they are; ``only`` is the part that may change. ``permit`` is asked of each rewrite of
         a rule, with its name and a trace of what goes and comes, and may refuse it. ``isolate`` runs ONNX Runtime in a
         process of its own: where that crashes, hangs or lacks memory, what it was asked is unverified, and the run goes on.
+        ``record`` keeps what :meth:`Result.record` needs; without it that does the run again, if it is asked for.
         ``stages`` measures the model after each pass (``result.stages``) and, with a :class:`Stages`, undoes what costs more
         of a metric than it may. ``keep_if_faster`` undoes rules without which the result is faster. For both the pipeline may
         run several times; observers hear of the first run.
@@ -161,17 +164,18 @@ class Pipeline:
         Raises SurgeonError (ModelError, UsageError, RuleError) with one line for whatever bad input causes.
         """
         options = _verify(verify)
-        with _no_collection(), _blaming(source), isolated(isolate), with_libraries(options.custom_ops):
+        around = partial(_around, source, isolate, options)
+        with around():
             registry = registry or Registry.installed()
             given = tuple(_names(skip))
 
-            def make(model: Model, more: Sequence[str], first: bool) -> Run:
+            def make(model: Model, more: Sequence[str], first: bool, traces: bool) -> Run:
                 names = (*given, *more)
-                switches = Switches(frozenset(names), tuple(_names(keep)), only, permit)
+                switches = Switches(frozenset(names), tuple(_names(keep)), only, permit, traces)
                 heard = tuple(observers) if first else ()
                 return Run(self.without(names, registry), model, options, registry, heard, progress, switches)
 
-            attempt = Attempts(load(source), make, isolate is not False)
+            attempt = Attempts(load(source), make, isolate is not False, record)
             left_out: tuple[str, ...] = ()
             if stages:
                 from surgeon_passes.stages.drop import run_in_stages
@@ -186,6 +190,8 @@ class Pipeline:
             if isinstance(source, gs.Graph) and result.exit_code not in (4, 5):
                 put_back(result.graph, source)
                 result.model = model_of_graph(source)  # what it was made of holds no edges any more
+        if result.trace_again is not None:
+            result.trace_again = around()(result.trace_again)
         return result
 
     def _rules(self, registry: Registry) -> list[str]:
@@ -259,6 +265,13 @@ def _invalid(source: Source) -> str:
     except Exception as error:
         return " ".join(str(error).split())[:300]
     return ""
+
+
+@contextmanager
+def _around(source: Source, isolate: bool | Isolate, verify: Verify) -> Iterator[None]:
+    """What holds while a pipeline runs."""
+    with _no_collection(), _blaming(source), isolated(isolate), with_libraries(verify.custom_ops):
+        yield
 
 
 @contextmanager
@@ -341,6 +354,7 @@ def optimize(
     progress: Progress | None = None,
     observers: Iterable[Observer] = (),
     isolate: bool | Isolate = False,
+    record: bool = False,
     stages: bool | Stages = False,
     keep_if_faster: bool = False,
 ) -> Result:
@@ -354,8 +368,8 @@ def optimize(
     ``sets`` are sets of rules besides the default ones, such as "ort" and "npu"; ``opset`` upgrades the model first;
     ``inline_functions`` puts model-local functions in the place of their calls: all (True), or those whose ``domain.name``
     fits a pattern. ``onnxsim`` simplifies the model by onnxsim first. ``isolate`` (or an :class:`Isolate`) runs ONNX Runtime
-    in a process of its own, which it may crash. ``stages`` and ``keep_if_faster``: see :meth:`Pipeline.run`. Raises
-    SurgeonError.
+    in a process of its own, which it may crash. ``record``, ``stages`` and ``keep_if_faster``: see :meth:`Pipeline.run`.
+    Raises SurgeonError.
     """
     passes = default_passes(
         shapes,
@@ -376,6 +390,7 @@ def optimize(
         keep=keep,
         only=only,
         isolate=isolate,
+        record=record,
         stages=stages,
         keep_if_faster=keep_if_faster,
     )

@@ -14,6 +14,7 @@ import onnx_graphsurgeon as gs
 
 from surgeon_passes.decisions import REFUTED, UNDONE, VERIFIED, Decision
 from surgeon_passes.engines import with_libraries
+from surgeon_passes.errors import UsageError
 from surgeon_passes.model.export import export_model
 from surgeon_passes.model.extras import Model
 from surgeon_passes.model.files import digest_of_file, digest_of_model, stamp_of, with_weights, write_proto
@@ -75,6 +76,8 @@ class Result:
     """tells whether the file that the model was read from is still the same"""
     latency: Latency | None = None
     """None until :meth:`measure_latency`"""
+    trace_again: Callable[[], list[Decision]] | None = field(default=None, repr=False)
+    """does the run again, with traces; None where there are traces"""
     stages: tuple[Stage, ...] = ()
     """the model after each pass, where that was asked for; then stages that were undone"""
 
@@ -210,12 +213,25 @@ class Result:
     def _record(self) -> dict[str, Any]:
         from surgeon_passes.record.build import record
 
+        if self.trace_again is not None:
+            self._trace(self.trace_again())
         return record(self)
+
+    def _trace(self, again: Sequence[Decision]) -> None:
+        """Take over the traces of a second run. Raises UsageError where it went otherwise than the first."""
+        said = [(d.rule, d.graph, d.root, d.status) for d in self.decided[: len(again)]]
+        if said != [(d.rule, d.graph, d.root, d.status) for d in again]:
+            raise UsageError(f"{self.source}: done again the run went otherwise; give record=True from the start")
+        for decision, traced in zip(self.decided, again, strict=False):
+            decision.trace = traced.trace
+        self.trace_again = None
 
     def record(self) -> dict[str, Any]:
         """The decision record: all that was decided, and how it can be done again, as data that JSON holds.
 
-        Made once. ``surgeon_passes/record/schema.json`` describes it. Raises ModelError where weights cannot be read.
+        Made once, by doing the run again where it was not told to keep a record (``record=True``).
+        ``surgeon_passes/record/schema.json`` describes it. Raises ModelError where weights cannot be read, UsageError where
+        the second run went otherwise.
         """
         return copy.deepcopy(self._record)
 

@@ -57,6 +57,8 @@ class Switches:
     keep: tuple[str, ...] = ()
     only: Only | str | None = None
     permit: Permit | None = None
+    traces: bool = False
+    """whether edits are traced for a record"""
 
 
 @dataclass(eq=False)
@@ -249,6 +251,7 @@ class Run:
             only=self.switches.only,
             skip=self.switches.skip,
             permit=self.switches.permit,
+            traces=self.switches.traces or self.switches.permit is not None,
         )
         self.attach_checker(state)
         recorder = self.recorder if limit is None else None  # a search for the guilty is no stage

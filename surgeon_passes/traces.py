@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from surgeon_passes.region import TensorType
 
 
-@dataclass(frozen=True, slots=True)
-class TensorTrace:
+class TensorTrace(NamedTuple):
     """``constant``: an initializer, or what a Constant node makes. ``key`` tells tensors of one region apart."""
 
     name: str
@@ -19,8 +18,7 @@ class TensorTrace:
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTrace:
+class NodeTrace(NamedTuple):
     """A node as it was. Operands that are left out are None; bodies and large tensors among ``attrs`` are told in words."""
 
     label: str

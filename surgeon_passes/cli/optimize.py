@@ -139,6 +139,7 @@ def _optimize(
             keep=keep,
             only=only,
             isolate=apart,
+            record=record_file is not None,
             stages=stages,
             keep_if_faster=faster,
         )

@@ -73,4 +73,4 @@ def write_baseline(path: str | os.PathLike[str], baseline: Mapping[str, Any]) ->
 
 def read_baseline(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Raises ModelError, naming the file, for what is no baseline."""
-    return read_json(path, FORMAT, VERSION, "a baseline")
+    return read_json(path, "surgeon_passes.drift", "a baseline")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from surgeon_passes.drift.baseline import baseline_of
 from surgeon_passes.errors import visible
-from surgeon_passes.record.diff import changes, opset_changes, shape_key
+from surgeon_passes.record.diff import changes, opset_changes, shape_key, type_text
 
 if TYPE_CHECKING:
     from surgeon_passes.result import Result
@@ -98,9 +98,8 @@ def _lines(old: Mapping[str, Any], new: Mapping[str, Any], weights: Sequence[Cou
 
 def _interface(what: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
     for place, (was, now) in enumerate(zip_longest(old, new)):
-        shown = [None if value is None else f"{value['dtype']}{value['shape']}" for value in (was, now)]
         if shape_key(was) != shape_key(now):
-            yield f"{what} {place}: {shown[0] or 'none'} -> {shown[1] or 'none'}"
+            yield f"{what} {place}: {type_text(was)} -> {type_text(now)}"
         elif was is not None and was["name"] != now["name"]:
             yield f"{what} {place} is called '{now['name']}', no longer '{was['name']}'"
 

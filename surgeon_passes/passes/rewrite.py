@@ -282,7 +282,7 @@ class _Sweeper:
             return None
         edit = state.rewriter.rewrite(rule, match, reads, state.refuted)  # the function adds to them
         state.take(edit)
-        if state.permit is not None and edit.decision.trace is not None:
+        if state.permit is not None:
             self.require_permit(state.permit, rule, edit)
         self.state.times[rule.name] += 1
         if self.state.times[rule.name] > self.limit:

@@ -84,6 +84,8 @@ class State:
     """the part that may change; None is all"""
     skip: frozenset[str] = frozenset()
     """names of rules, sets of rules and edits that are left out"""
+    traces: bool = False
+    """whether edits are traced, as a record wants them: a tenth of the time of a run"""
     permit: Permit | None = None
     """asked of each rewrite by a rule; None permits all"""
     made: list[Decision] = field(default_factory=list)
@@ -160,7 +162,8 @@ class State:
 
     def take(self, edit: Edit) -> None:
         """Take note of an edit that was made, as it was when it was made."""
-        edit.decision.trace = trace(edit, self.index, self.types)
+        if self.traces or self.permit is not None:
+            edit.decision.trace = trace(edit, self.index, self.types)
         self.made.append(edit.decision)
 
     def may_edit(self) -> bool:

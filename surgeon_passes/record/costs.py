@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from surgeon_passes.ops.macs import BODIES, macs, parameters
 from surgeon_passes.passes.state import State, Verify
 from surgeon_passes.region import TensorType
 from surgeon_passes.rules.registry import Registry
+from surgeon_passes.values.dims import maximum
 from surgeon_passes.values.symbols import Poly
 
 
@@ -156,10 +157,7 @@ class _Counter:
         if all(isinstance(size, int) and size == 0 for size in inner):
             return 0
         if node.op == "If":
-            if not all(isinstance(size, int) for size in inner):
-                self.unknown.append(node_label(node))
-                return inner[0]
-            return max(inner)
+            return reduce(maximum, inner)
         turns = self._turns(node)
         if turns is None:
             self.unknown.append(node_label(node))

@@ -162,8 +162,14 @@ def opset_changes(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[st
 def _interface(what: str, old: Sequence[Match], new: Sequence[Match]) -> Iterator[str]:
     for place, (was, now) in enumerate(zip_longest(old, new)):
         if shape_key(was) != shape_key(now):
-            shown = ["none" if value is None else f"{value['dtype']}{value['shape']}" for value in (was, now)]
-            yield f"{what} {place}: {shown[0]} -> {shown[1]}"
+            yield f"{what} {place}: {type_text(was)} -> {type_text(now)}"
+
+
+def type_text(value: Match | None) -> str:
+    """An input or output as a line shows it."""
+    if value is None:
+        return "none"
+    return f"{value['dtype']}{' of unknown rank' if value['shape'] is None else value['shape']}"
 
 
 def shape_key(value: Match | None) -> Any:

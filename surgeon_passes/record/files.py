@@ -10,6 +10,7 @@ from typing import Any
 
 from surgeon_passes.errors import ModelError
 from surgeon_passes.model.files import write_bytes
+from surgeon_passes.record.schema import problem, schema_of
 
 
 def write_record(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
@@ -19,15 +20,16 @@ def write_record(path: str | os.PathLike[str], record: Mapping[str, Any]) -> Non
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     """A decision record. Raises ModelError."""
-    from surgeon_passes.record.build import FORMAT, VERSION
-
-    return read_json(path, FORMAT, VERSION, "a decision record")
+    return read_json(path, "surgeon_passes.record", "a decision record")
 
 
-def read_json(path: str | os.PathLike[str], form: str, version: int, what: str) -> dict[str, Any]:
-    """What a file of format ``form`` holds; ``what`` names that in messages. Raises ModelError in one line for a file that
-    cannot be read, is another kind of file, or was written by a later version."""
-    name = os.fspath(path)
+def read_json(path: str | os.PathLike[str], package: str, what: str) -> dict[str, Any]:
+    """What a file holds that the schema of ``package`` describes; ``what`` names that in messages.
+
+    Raises ModelError in one line for a file that cannot be read, is of another kind or version, or is damaged.
+    """
+    name, schema = os.fspath(path), schema_of(package)
+    form, version = (schema["properties"][field]["const"] for field in ("format", "version"))
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -40,4 +42,7 @@ def read_json(path: str | os.PathLike[str], form: str, version: int, what: str) 
         raise ModelError(
             f"{name}: {what} of version {found.get('version')!r}, and this is of {version}; write it anew, or update"
         )
+    fault = problem(found, schema)
+    if fault:
+        raise ModelError(f"{name}: {what} that is damaged: {fault}; write it anew")
     return found

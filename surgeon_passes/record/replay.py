@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from surgeon_passes.engines import Isolate
@@ -17,6 +17,7 @@ from surgeon_passes.passes.state import Progress
 from surgeon_passes.pipeline import MAX_ITERATIONS, Pipeline, Source, load
 from surgeon_passes.record.diff import Diff, Record, diff
 from surgeon_passes.record.pairing import Match
+from surgeon_passes.record.source import data_digest
 from surgeon_passes.record.structure import structure_of
 from surgeon_passes.region import Tolerances
 from surgeon_passes.result import Result
@@ -66,7 +67,7 @@ def replay(
     if options["not_replayable"] and (data is None or options["pipeline"] is None):
         raise UsageError(f"the record cannot be replayed: {options['not_replayable']}")
     model = load(source)
-    same = _digest(source, model) == record["source"]["sha256"] is not None
+    same = _is_recorded(record["source"], source, model)
     names = {} if same else _names(record, model)
     allowed = {m["region"]["structure"] for m in record["matches"] if m["status"] == "applied" and m["region"]}
 
@@ -83,11 +84,19 @@ def replay(
         only=options["only"] or None,
         isolate=isolate,
         permit=None if same else permit,
+        record=True,
     )
     now = result.record()
     left = [m for m in now["near_misses"] if m["reason"] == NOT_PERMITTED]
     reproduced = now["result"]["sha256"] == record["result"]["sha256"]
     return Replay(result, same, reproduced, diff(record, now), tuple(left))
+
+
+def _is_recorded(told: Mapping[str, Any], source: Source, model: Model) -> bool:
+    """Whether a model is the recorded one, byte for byte, weights beside it included."""
+    if told["sha256"] is None or _digest(source, model) != told["sha256"]:
+        return False
+    return bool(data_digest(model.proto, model.weights, model.external) == told["data_sha256"])
 
 
 def _digest(source: Source, model: Model) -> str | None:
@@ -111,6 +120,8 @@ def _names(record: Record, model: Model) -> dict[str, str]:
 def _pipeline(record: Record, rules: Sequence[Rule], names: Mapping[str, str]) -> Pipeline:
     options = record["options"]
     passes, iterations = toml.loads(options["pipeline"], "the record's pipeline")
+    if [step.name for step in passes] != [told["name"] for told in options["passes"]]:
+        raise UsageError("the record's pipeline and its passes do not fit together: it was changed by hand")
     known = {rule.name: rule for rule in rules}
     made: list[Pass] = []
     for step, told in zip(passes, options["passes"], strict=True):
@@ -139,6 +150,9 @@ def _with_rules(step: Rewrite, sets: Sequence[str], rules: Sequence[Rule]) -> Re
 
 def _verify(record: Record, data: object, names: Mapping[str, str]) -> Verify:
     told = record["options"]["verify"]
+    unknown = told["tolerances"].keys() - {field.name for field in fields(Tolerances)}
+    if unknown:
+        raise UsageError(f"the record has tolerances that there are not: {', '.join(sorted(unknown))}")
     made = Verify(
         mode=told["mode"],
         data=data if data is not None else told["data"],

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from surgeon_passes.errors import visible
-from surgeon_passes.record.diff import Diff
+from surgeon_passes.record.diff import Diff, Missing
 from surgeon_passes.record.pairing import Match
 
 if TYPE_CHECKING:
     from surgeon_passes.record.replay import Replay
 
 LISTED = 40
-"""Matches of one kind that are listed."""
+"""Lines of one kind that are listed."""
+NAMED = 3
+"""Matches of one rule that are listed where the same is said of all."""
 
 
 def show(found: Diff, then: str = "then", now: str = "now") -> str:
@@ -30,8 +32,20 @@ def _lines(found: Diff, then: str, now: str) -> Iterator[str]:
     yield f"matches: {old} {then}, {new} {now}: {counts}"
     yield from _rules(found)
     yield from _cut("~", (f"{_at(c.old)}, {now} {_root(c.new)}: {'; '.join(c.what)}" for c in found.changed))
-    yield from _cut("-", (f"{_at(m.match)}: {now} {m.why}" for m in found.gone))
-    yield from _cut("+", (f"{_at(m.match)}: {then} {m.why}" for m in found.come))
+    yield from _cut("-", _missing(found.gone, now))
+    yield from _cut("+", _missing(found.come, then))
+
+
+def _missing(found: Iterable[Missing], when: str) -> Iterator[str]:
+    """A line each; of many of one rule, for one reason, the first few."""
+    groups: dict[tuple[str, str], list[Missing]] = {}
+    for missing in found:
+        groups.setdefault((missing.match["rule"], missing.why), []).append(missing)
+    for (rule, why), group in groups.items():
+        shown = group if len(group) <= NAMED + 1 else group[:NAMED]
+        yield from (f"{_at(m.match)}: {when} {why}" for m in shown)
+        if len(group) > len(shown):
+            yield f"{rule} at {len(group) - len(shown)} more places: {when} {why}"
 
 
 def _rules(found: Diff) -> Iterator[str]:

@@ -14,6 +14,7 @@ import onnx
 from surgeon_passes.errors import UsageError
 from surgeon_passes.fingerprint import PACKAGES
 from surgeon_passes.model.files import digest_of_model
+from surgeon_passes.model.weights import Weights
 from surgeon_passes.ops.schema import opsets_of
 from surgeon_passes.passes import Pass, Rewrite
 from surgeon_passes.passes.text import as_options
@@ -90,15 +91,22 @@ def _plain(value: Any) -> Any:
 
 
 def source_record(result: Result) -> dict[str, Any]:
-    """``sha256`` is of the file, or of the model as a file where it came as an object."""
+    """``sha256`` is of the file, or of the model as a file where it came as an object; ``data_sha256`` where weights lie
+    beside it, of the same model in one file."""
     proto = result.original
     sha256, size = result.source_digest
     return {
         "path": result.source,
         "sha256": sha256,
+        "data_sha256": data_digest(proto, result.weights, result.external),
         "bytes": size,
         **(proto_record(proto) if proto is not None else proto_record(result.light)),
     }
+
+
+def data_digest(proto: onnx.ModelProto | None, weights: Weights, external: bool) -> str | None:
+    """Of a model with all its weights, where some lie in other files; else None. Raises ModelError where one is missing."""
+    return digest_of_model(proto, weights)[0] if external and proto is not None else None
 
 
 def result_record(result: Result) -> dict[str, Any]:

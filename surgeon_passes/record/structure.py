@@ -31,25 +31,31 @@ def digest(*parts: object) -> str:
 
 def structure_of(rule: str, trace: Trace) -> str:
     """Of what a rewrite took out."""
-    standing = Standing(trace.before)
-    made = {t.key: (place, slot) for place, n in enumerate(trace.before) for slot, t in enumerate(n.outputs) if t}
+    nodes, views = trace.before, Standing(trace.before).views
+    made = {t.key: (place, slot) for place, n in enumerate(nodes) for slot, t in enumerate(n.outputs) if t}
     keys: dict[int, str] = {}
-
-    def key(place: int) -> str:
-        if place not in keys:
-            keys[place] = ""  # what a cycle through renamed tensors would ask for
-            keys[place] = node_key(standing.views[place], [operand(t) for t in trace.before[place].inputs])
-        return keys[place]
 
     def operand(tensor: TensorTrace | None) -> str:
         if tensor is None:
             return "-"
-        if tensor.key in made and not tensor.constant:
-            place, slot = made[tensor.key]
-            return f"{key(place)}:{slot}"
-        return constant(tensor.type) if tensor.constant else outside(tensor.type)
+        if tensor.constant:
+            return constant(tensor.type)
+        if tensor.key not in made:
+            return outside(tensor.type)
+        place, slot = made[tensor.key]
+        return f"{keys[place]}:{slot}"
 
-    return digest(rule, *sorted(key(place) for place in range(len(trace.before))))
+    todo = list(reversed(range(len(nodes))))
+    while todo:  # a sum may be thousands of nodes deep
+        place = todo[-1]
+        inner = (t for t in nodes[place].inputs if t is not None and t.key in made and not t.constant)
+        waiting = [made[t.key][0] for t in inner if made[t.key][0] not in keys]
+        if place in keys or not waiting:
+            todo.pop()
+            keys[place] = keys.get(place) or node_key(views[place], map(operand, nodes[place].inputs))
+        else:
+            todo += waiting
+    return digest(rule, *sorted(keys.values()))
 
 
 def constant(found: Any) -> str:

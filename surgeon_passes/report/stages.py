@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -22,7 +21,7 @@ def print_stages(console: Console, stages: Sequence[Stage]) -> None:
         latency = "" if stage.latency is None else f"{stage.latency:.3g}"
         metric = ["" if stage.metric is None else f"{stage.metric:.6g}"] if has_metric else []
         title = f"{stage.title}, undone" if stage.undone else stage.title
-        sizes = (str(stage.nodes), str(stage.bytes), str(stage.parameters), _number(stage.macs))
+        sizes = (str(stage.nodes), str(stage.bytes), str(stage.parameters), _macs(stage))
         table.add_row(title, *sizes, latency, drift, *metric)
     console.print()
     console.print(table)
@@ -32,5 +31,8 @@ def print_stages(console: Console, stages: Sequence[Stage]) -> None:
             console.print(Text(f"left out: {', '.join(stage.guilty)}{what}: {stage.undone}"))
 
 
-def _number(macs: Any) -> str:
-    return "unknown" if macs is None else str(macs)
+def _macs(stage: Stage) -> str:
+    """At the sizes at which the stage was run, where they are symbolic."""
+    if stage.macs is None:
+        return "unknown"
+    return str(stage.macs if isinstance(stage.macs, int) or stage.macs_at is None else stage.macs_at)

@@ -18,6 +18,7 @@ from surgeon_passes.rules.journal import Edit
 from surgeon_passes.traces import NodeTrace, TensorTrace, Trace, WeightChange
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+PLAIN = frozenset({int, float, str, bytes, bool})
 HELD = 64
 """Elements up to which a tensor among the attributes is held, values and all."""
 _BLOCK = 1 << 16
@@ -49,7 +50,7 @@ class _Tracer:
             str(node.op),
             node.domain or "",
             self.index.opset(node),
-            {name: _slim(value) for name, value in node.attrs.items()},
+            {n: v if type(v) in PLAIN else _slim(v) for n, v in node.attrs.items()},
             tuple(self.tensor(t) if t.name else None for t in image.inputs),
             tuple(self.tensor(t) if t.name else None for t in image.outputs),
         )

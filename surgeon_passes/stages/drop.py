@@ -99,4 +99,4 @@ def _measured(
                 error, tensor = drift(shots[0], shot, feeds)
             except RuntimeFailure as failure:
                 result.notes.append(f"stages: the drift of {shot.name} was not measured: {failure}")
-        yield replace(sized(shot, value), latency=time, drift=error, drift_at=tensor)
+        yield replace(sized(shot, value, feeds), latency=time, drift=error, drift_at=tensor)

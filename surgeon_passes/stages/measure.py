@@ -18,12 +18,12 @@ from surgeon_passes.errors import SurgeonError, UsageError
 from surgeon_passes.model import import_model
 from surgeon_passes.model.files import with_weights
 from surgeon_passes.record.costs import model_cost
-from surgeon_passes.region import Exactness, Tolerances
 from surgeon_passes.report.counts import count
 from surgeon_passes.runtime import RuntimeFailure
 from surgeon_passes.stages.recorder import Shot
 from surgeon_passes.stages.stage import Metric, Stage
-from surgeon_passes.verify.compare import compare, is_float
+from surgeon_passes.verify.compare import is_float
+from surgeon_passes.verify.endcheck import output_gap
 from surgeon_passes.verify.feeds import Feeds
 from surgeon_passes.verify.segments import SEGMENTED_FROM, node_count, open_model
 
@@ -62,15 +62,17 @@ class Metrics:
         return float(value)
 
 
-def sized(shot: Shot, metric: float | None = None) -> Stage:
-    """Nodes, bytes, parameters, multiply-accumulates."""
+def sized(shot: Shot, metric: float | None = None, feeds: Feeds | None = None) -> Stage:
+    """Nodes, bytes, parameters, multiply-accumulates: symbolic ones at the sizes of ``feeds``, too."""
     model = import_model(shot.proto, shot.name, shot.weights)
-    counts, cost = count(model.graph), model_cost(model)
-    return Stage(shot.name, shot.round, counts.nodes, counts.bytes, cost.parameters, cost.macs, metric=metric)
+    counts = count(model.graph)
+    cost = model_cost(model, {name: np.shape(value) for name, value in (feeds or {}).items()})
+    sizes = (counts.nodes, counts.bytes, cost.parameters, cost.macs)
+    return Stage(shot.name, shot.round, *sizes, macs_at=cost.at, metric=metric)
 
 
 def drift(original: Shot, shot: Shot, feeds: Feeds) -> tuple[float, str]:
-    """The largest difference of a float tensor that both have, relative to its channel's scale, and its name.
+    """The largest difference of a float tensor that both have, relative to its largest element, and its name.
 
     (0.0, "") where there is none in common. Raises RuntimeFailure.
     """
@@ -94,8 +96,7 @@ def _values(shot: Shot, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
 def _gap(a: Any, b: Any) -> float:
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and is_float(a)):
         return 0.0
-    with np.errstate(invalid="ignore"):  # no bound on a channel of zeros
-        return compare(a, b, Exactness.ROUNDING, math.inf, Tolerances().absolute).error
+    return output_gap(a, b).error
 
 
 def latencies(shots: Sequence[Shot], feeds: Feeds, threads: int) -> list[float | None]:

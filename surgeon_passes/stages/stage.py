@@ -38,10 +38,10 @@ class Stage:
     """The model after a pass, or as it was given (``name`` "original").
 
     ``round`` is the turn of the pipeline, 0 for passes that run once. ``bytes`` are those of all constants, ``macs``
-    multiply-accumulates of one run: an int, a polynomial of symbolic dims, or None where not known. ``latency`` is the
-    median of a run in milliseconds. ``drift`` is the largest difference, relative to the scale of its channel, of a float
-    tensor of the main graph that the original has, too: ``drift_at``. ``undone`` says why the stage, or ``guilty`` rules
-    of it, were left out; "" where they were not.
+    multiply-accumulates of one run: an int, a polynomial of symbolic dims, or None where not known; ``macs_at`` are those at
+    the sizes at which the stage was run. ``latency`` is the median of a run in milliseconds. ``drift`` is the largest
+    difference, relative to its largest element, of a float tensor of the main graph that the original has, too:
+    ``drift_at``. ``undone`` says why the stage, or ``guilty`` rules of it, were left out; "" where they were not.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Stage:
     bytes: int
     parameters: int
     macs: Any
+    macs_at: int | None = None
     latency: float | None = None
     drift: float | None = None
     drift_at: str = ""

@@ -43,11 +43,13 @@ class Sides:
         yield from self.after
 
     def old_constants(self) -> list[gs.Constant]:
-        """Constants that are read before alone."""
+        """Constants that are read before alone, those of Constant nodes too."""
         kept = {id(t) for image in self.after for t in image.inputs}
         kept |= {id(after) for _, after in self.region.outputs}
         known = {id(t) for image in self.before for t in image.inputs}
-        return [c for c in self.constants if id(c) in known - kept]
+        made = [i for i in self.before if i.node.op == "Constant" and not any(id(t) in kept for t in i.outputs)]
+        values = (image.node.attrs.get("value") for image in made)
+        return [c for c in self.constants if id(c) in known - kept] + [v for v in values if isinstance(v, gs.Constant)]
 
     def gives_constants(self) -> bool:
         """Whether an output is a constant on either side: its size is written down, whatever that of the inputs."""

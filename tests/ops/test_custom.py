@@ -16,6 +16,8 @@ import surgeon_passes as sp
 from surgeon_passes import Operator, operators
 from surgeon_passes.errors import OperatorError
 from surgeon_passes.ops.cost import cost
+from surgeon_passes.pipeline import load
+from surgeon_passes.record.costs import model_cost
 from surgeon_passes.testing import assert_rule, model
 from surgeon_passes.values import registry as values
 from tests.models import floats, run
@@ -238,3 +240,11 @@ def test_packages_offer_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OperatorError, match="package acme-ops, entry point 'acme' cannot be loaded: division by zero"):
         operators.load_installed()
     operators.load_installed.cache_clear()
+
+
+def test_multiply_accumulates_are_those_that_were_told() -> None:
+    fixed = FUSED.replace("N", "2")
+    assert model_cost(load(model(fixed))).unknown == ("Swish -> 'y'",)
+    operators.register(swish(shape=lambda n: [n.shape(0)], macs=lambda view, type_of: 77))
+    found = model_cost(load(model(fixed)))
+    assert (found.macs, found.unknown) == (77, ())

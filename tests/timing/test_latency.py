@@ -22,7 +22,7 @@ def test_one_measurement_for_each_batch() -> None:
         assert one.sides is not None and one.ratio is not None
         assert all(side.p99 >= side.median > 0 and side.spread >= 0 for side in one.sides)
         assert one.ratio.low <= one.ratio.median <= one.ratio.high
-    assert "latency, batch 4 " in result.report() and ", 2 threads" in result.report()
+    assert "latency, batch 4 " in result.report() and latency.details.endswith(" rounds, 2 threads")
 
 
 def test_times_of_samples() -> None:

@@ -73,6 +73,8 @@ def nodes_of(text: str, tensors: dict[str, gs.Tensor]) -> list[NodeImage]:
 
 def _attribute(attribute: onnx.AttributeProto) -> object:
     value = helper.get_attribute_value(attribute)
+    if isinstance(value, TensorProto):
+        return gs.Constant(attribute.name, onnx.numpy_helper.to_array(value))
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -405,6 +405,9 @@ def test_a_half_constant_that_goes_was_rounded(root: float, status: str) -> None
     text = "d = Div(x, root)\ne = Erf(d)\ns = Add(e, one)\nh = Mul(s, half)\ny = Mul(x, h)"
     types = typed(x=(TensorProto.FLOAT16, [2, 4, 6, 6]))
     assert verdict(region(text, "y2 = Gelu(x)", constants=k, opset=20), types).status == status
+    bits = {name: int(value.view(np.uint16)) for name, value in k.items()}  # in a function constants stay nodes
+    nodes = "\n".join(f"{name} = Constant<value: tensor = float16 {{{held}}}>()" for name, held in bits.items())
+    assert verdict(region(f"{nodes}\n{text}", "y2 = Gelu(x)", opset=20), types).status == status
 
 
 def test_double_convolutions_are_computed_by_the_reference() -> None:
