@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from surgeon_passes.errors import ModelError, UsageError
+from surgeon_passes.errors import UsageError
 from surgeon_passes.record.build import FORMAT, VERSION
-from surgeon_passes.record.files import read_json
+from surgeon_passes.record.files import read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,7 @@ def told_by(record: str | os.PathLike[str] | Mapping[str, Any] | None) -> Told:
         if record.get("format") != FORMAT or record.get("version") != VERSION:
             raise UsageError(f"the mapping is no decision record of version {VERSION}; give what Result.record() gives")
         return _told(record)
-    name = os.fspath(record)
-    found = read_json(name, FORMAT, VERSION, "a decision record")
-    try:
-        return _told(found)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{name}: not a decision record: {type(error).__name__}: {error}") from None
+    return _told(read_record(record))
 
 
 def _told(record: Mapping[str, Any]) -> Told:

@@ -117,4 +117,6 @@ def test_what_does_not_fit(arguments: list[str], code: int, says: str, call: Cal
 
 def test_a_record_that_does_not_hold_what_it_should(call: Call, files: None) -> None:
     Path("bad.json").write_text(json.dumps({"format": "surgeon-passes decisions", "version": 1}))
-    refused(call("compare", "a.onnx", "b.onnx", "--map", "bad.json"), 6, "bad.json: not a decision record")
+    refused(
+        call("compare", "a.onnx", "b.onnx", "--map", "bad.json"), 6, "bad.json: a decision record that is damaged: "
+    )
