@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,23 @@ from tests.compare.faults import layers, renamed, scaled
 from .conftest import Call, Outcome
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded network, its result with its record, and the result without names and with a layer that is off."""
-    onnx.save(demo.build(), tmp_path / "a.onnx")
-    result = sp.optimize(tmp_path / "a.onnx")
-    result.save(tmp_path / "b.onnx")
-    result.save_record(tmp_path / "b.json")
+    folder = tmp_path_factory.mktemp("made")
+    onnx.save(demo.build(), folder / "a.onnx")
+    result = sp.optimize(folder / "a.onnx")
+    result.save(folder / "b.onnx")
+    result.save_record(folder / "b.json")
     bare = renamed(result.proto)
-    onnx.save(scaled(bare, layers(bare)[1]), tmp_path / "off.onnx")
+    onnx.save(scaled(bare, layers(bare)[1]), folder / "off.onnx")
+    return folder
+
+
+@pytest.fixture
+def files(made: Path, tmp_path: Path) -> None:
+    """These in the test's own folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def test_a_result_is_equal(call: Call, files: None) -> None:
