@@ -15,7 +15,7 @@ from surgeon_passes import demo
 from .faults import assert_names, dummy, first_middle_last, layers, optimised, renamed, scaled
 
 ENTRIES = {entry["name"]: entry for entry in packaged()}
-SIZE = 96
+SIZE = 64
 """Of images: as large as networks of stride 32 need."""
 IMAGES = {"nudenet_320n": "images", "slanet_plus": "x"}
 
