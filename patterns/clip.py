@@ -21,6 +21,7 @@ from ._conditions import require_same_rank, require_single_or_half
     sets=("fusion",),
     opset=(6, None),
     tag="clipped",
+    recursive=True,
 )
 def fuse_relu_into_clip(m: Match) -> Replacement:
     """A Relu in front of a Clip is its lower bound.
@@ -62,6 +63,7 @@ def fuse_relu_into_clip(m: Match) -> Replacement:
     sets=("fusion",),
     opset=(6, None),
     tag="clipped",
+    recursive=True,
 )
 def fuse_relu_after_clip(m: Match) -> Replacement:
     """A Relu behind a Clip is its lower bound.

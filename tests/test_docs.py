@@ -64,6 +64,7 @@ def lacks_extra(block: Block) -> bool:
 @pytest.mark.parametrize("guide", GUIDES)
 def test_snippets_run(guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as where Python is started in that folder
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
     names: dict[str, Any] = {"__name__": "guide"}
     ran = 0

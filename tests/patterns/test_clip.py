@@ -28,6 +28,16 @@ def clipped(b: Builder, x: str, low: float | None, high: float | None) -> str:
     return str(b.node("Clip", x, *("" if v is None else b.constant(v) for v in (low, high))))
 
 
+def test_several_relus_in_a_row_go_at_once() -> None:
+    """What the rules make they take up again: another run would."""
+    b = Builder()
+    inner = b.node("Relu", b.node("Relu", b.input("x", [9])))
+    assert_fuses(RULES, b.model(clipped(b, inner, None, 6.0)), tolerance=0, Clip=1)
+    b = Builder()
+    outer = b.node("Relu", b.node("Relu", clipped(b, b.input("x", [9]), -1.0, 6.0)))
+    assert_fuses(RULES, b.model(outer), tolerance=0, Clip=1)
+
+
 @property_of("fuse_relu_into_clip", "fuse_relu_after_clip")
 def test_relu_beside_clip() -> None:
     @settings(max_examples=30, deadline=None)
