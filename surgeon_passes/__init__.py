@@ -11,9 +11,13 @@ Names are loaded when they are used: importing the package loads neither ONNX Ru
 from __future__ import annotations
 
 import importlib
+import logging
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from surgeon_passes.compare import Comparison, compare
     from surgeon_passes.decisions import Decision
     from surgeon_passes.engines import Isolate
     from surgeon_passes.errors import ModelError, RuleError, SurgeonError, UsageError
@@ -47,7 +51,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # else warnings would go to stderr
+
 _HOMES = {
+    "compare": ("Comparison", "compare"),
     "decisions": ("Decision",),
     "engines": ("Isolate",),
     "errors": ("ModelError", "RuleError", "SurgeonError", "UsageError"),
@@ -83,6 +90,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Cleanup",
+    "Comparison",
     "Constants",
     "ConvertOpset",
     "Decision",
@@ -117,6 +125,7 @@ __all__ = [
     "Tolerances",
     "UsageError",
     "Verify",
+    "compare",
     "explain",
     "groups",
     "onnxsim_rewriter",
@@ -135,3 +144,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Some modules are called as the function that they hold: the function is what the package has by that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOME_OF):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ from surgeon_passes.watch import within
 if TYPE_CHECKING:
     from surgeon_passes.pipeline import Pipeline
     from surgeon_passes.stages.recorder import Recorder
+
+log = logging.getLogger(__name__)
 
 Feeds = dict[str, Any]
 """Values by the name of an input or output."""
@@ -122,6 +125,8 @@ class Run:
             outcome.state.decisions.append(decision)
             for observer in self.observers:
                 observer(decision)
+        if check is not None:
+            log.info("%s, end check: %s %s", self.source, check.status, check.reason)
         light, weights = outcome.final
         if not self.is_ours:  # what a caller holds it may change
             light = with_weights(light, weights, self.external, in_place=True)
@@ -284,6 +289,7 @@ class Run:
         changed = _run(step, state)
         took = time.perf_counter() - began
         state.steps.append(StepTrace(step.name, iteration, changed, took, before, state.index.count()))
+        log.info("%s, pass %s: %d -> %d nodes, %.3f s", self.source, step.name, before, state.index.count(), took)
         now = _interface(state.graph)
         if step.once:
             held, now = _without_dims(held), _without_dims(now)

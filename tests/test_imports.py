@@ -35,3 +35,10 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert name in dir(sp)
     with pytest.raises(AttributeError, match="no attribute 'optimise'"):
         _ = sp.optimise
+
+
+def test_functions_are_not_hidden_by_the_modules_that_are_called_so() -> None:
+    modules = "surgeon_passes.explain, surgeon_passes.compare.pairs, surgeon_passes as sp"
+    script = f"import {modules}; print(sp.explain, sp.compare)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<function explain at") and "<function compare at" in done.stdout

@@ -8,9 +8,11 @@ import click
 
 from surgeon_passes.cli.baseline import baseline
 from surgeon_passes.cli.bench import bench
+from surgeon_passes.cli.compare import compare
 from surgeon_passes.cli.decisions import decisions, replay
 from surgeon_passes.cli.explain import explain
 from surgeon_passes.cli.groups import groups
+from surgeon_passes.cli.logs import with_logs
 from surgeon_passes.cli.optimize import optimize
 from surgeon_passes.cli.passes import passes
 from surgeon_passes.cli.pipelines import pipelines
@@ -26,8 +28,22 @@ def main() -> None:
     """Verified rewrites for ONNX models: the same function as a smaller, static, faster graph."""
 
 
-for _command in (optimize, passes, pipelines, explain, rules, groups, value, bench, replay, decisions, baseline):
+for _command in (
+    optimize,
+    passes,
+    pipelines,
+    explain,
+    rules,
+    groups,
+    value,
+    compare,
+    bench,
+    replay,
+    decisions,
+    baseline,
+):
     main.add_command(_command)
+with_logs(main)
 
 
 def entry() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from surgeon_passes.child import Child, Stopped
 from surgeon_passes.engines.plan import External, Plan, Value
 from surgeon_passes.errors import RuntimeFailure, UsageError
 from surgeon_passes.watch import SECONDS
+
+log = logging.getLogger(__name__)
 
 WORKER = "surgeon_passes.engines.worker"
 STARTS_WITHIN = 120.0
@@ -84,6 +87,7 @@ class Isolation:
         if stopped.status == "failed":
             return RuntimeFailure(str(stopped))
         self.close()
+        log.warning("ONNX Runtime's process is lost (%s): a new one is made", stopped.signal or stopped)
         if stopped.status == "timeout":
             self._hung += 1
             return RuntimeFailure(f"ONNX Runtime timed out after {self.options.timeout:g} s", "TIMED_OUT")

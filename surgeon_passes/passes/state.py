@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 import onnx
 import onnx_graphsurgeon as gs
 
-from surgeon_passes.decisions import Decision
+from surgeon_passes.decisions import UNDONE, Decision
 from surgeon_passes.errors import SurgeonError
 from surgeon_passes.index import GraphIndex
 from surgeon_passes.model.extras import Model
@@ -24,6 +25,8 @@ from surgeon_passes.rules.tracing import trace
 from surgeon_passes.selection import Only, make_guard
 from surgeon_passes.traces import StepTrace, Trace
 from surgeon_passes.values import Evaluator, TypeMap
+
+log = logging.getLogger(__name__)
 
 Observer = Callable[[Decision], None]
 Progress = Callable[[str, int, int], None]
@@ -152,6 +155,8 @@ class State:
         self._seen.add(key)
         decision.step = self.step
         self.decisions.append(decision)
+        level = logging.INFO if decision.status == UNDONE else logging.DEBUG
+        log.log(level, "%s at %s: %s %s", decision.rule, decision.root, decision.status, decision.reason)
         for observer in self.observers:
             observer(decision)
 
