@@ -273,9 +273,9 @@ class Draft:
         return [inner[int(self.rng.integers(len(inner)))]] if inner else []
 
     def _samples(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], ...]:
-        """The last one in whole numbers: zeros, and elements that are equal, show what others do not."""
+        """The last one in whole numbers: zeros (never -0) and equal elements show what others do not."""
         drawn = [self._feeds(inputs, number) for number in range(_SAMPLES)]
-        tied = {n: np.asarray(np.rint(a)) if a.dtype.kind == "f" else a for n, a in drawn[-1].items()}
+        tied = {n: np.asarray(np.rint(a) + a.dtype.type(0)) if a.dtype.kind == "f" else a for n, a in drawn[-1].items()}
         return (*drawn, tied)
 
     def _feeds(self, inputs: Mapping[str, Array], number: int) -> dict[str, Array]:
