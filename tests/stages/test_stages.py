@@ -137,16 +137,16 @@ def test_a_path_and_a_graph_are_run_anew_from_what_they_were(tmp_path: Path) -> 
 
 def test_the_command_line(call: Call) -> None:
     onnx.save(NETWORK, "m.onnx")
-    Path("metrics.py").write_text("def muls(m):\n    return sum(n.op_type == 'Mul' for n in m.graph.node)\n")
+    Path("stage_metrics.py").write_text("def muls(m):\n    return sum(n.op_type == 'Mul' for n in m.graph.node)\n")
     outcome = call("optimize", "m.onnx", "--stages", "-o", "free.onnx")
     assert outcome.code == 0 and "stage     nodes  bytes" in outcome.out
-    outcome = call("optimize", "m.onnx", "--evaluate", "metrics:muls", "--max-drop", "0.5", "-o", "kept.onnx")
+    outcome = call("optimize", "m.onnx", "--evaluate", "stage_metrics:muls", "--max-drop", "0.5", "-o", "kept.onnx")
     assert outcome.code == 0 and "left out: merge_constant_pair of rewrite" in outcome.out
     assert [count_of("Mul")(onnx.load(n)) for n in ("free.onnx", "kept.onnx")] == [1, 2]
     for name, says in (
-        ("metrics", "write module:function"),
+        ("stage_metrics", "write module:function"),
         ("nothing:f", "there is no module nothing"),
-        ("metrics:f", "metrics has no function f"),
+        ("stage_metrics:f", "stage_metrics has no function f"),
     ):
         assert_refused(call, 2, "optimize", "m.onnx", "--evaluate", name, says=says)
     assert_refused(call, 2, "optimize", "m.onnx", "--max-drop", "0.1", says="give evaluate")
