@@ -29,7 +29,7 @@ def keep_if_faster(
 ) -> Result:
     """The result without those of ``rules`` whose removal makes it faster, one by one, the costliest first.
 
-    ``left_out`` is what was left out of ``result`` already.
+    ``left_out`` is what was left out of ``result`` already. Stages stay those of ``result``.
     """
     reason = unmeasurable(result)
     if reason:
@@ -37,10 +37,14 @@ def keep_if_faster(
         return result
     try:
         feeds = feeds_of(result)
-        return _search(attempt, result, rules, tuple(left_out), feeds, threads)
+        found = _search(attempt, result, rules, tuple(left_out), feeds, threads)
     except RuntimeFailure as failure:
         result.notes.append(f"keep-if-faster: not measured: {failure}")
         return result
+    if found is not result:  # what was left out for a metric is told all the same
+        found.stages = result.stages
+        found.decided += [Decision(n, "", "", UNDONE, reason=s.undone) for s in result.stages for n in s.guilty]
+    return found
 
 
 def _search(

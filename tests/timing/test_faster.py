@@ -49,6 +49,17 @@ def test_the_costliest_goes_first_and_the_others_are_measured_again(seconds: dic
     assert {"BatchNormalization", "Identity"} <= result.after.operators.keys()
 
 
+def test_stages_and_what_was_undone_for_a_metric_are_told_all_the_same(seconds: dict[str, float]) -> None:
+    seconds["fold_batch_norm_into_conv"] = 0.7
+    options = sp.Stages(lambda proto: float(any(n.op_type == "Shape" for n in proto.graph.node)), 0, latency=False)
+    result = sp.optimize(demo.build(), stages=options, keep_if_faster=True)
+    undone = {d.rule for d in result.decided if d.status == "undone"}
+    assert next(s.title for s in result.stages) == "original"
+    guilty = {name for s in result.stages for name in s.guilty}
+    assert guilty and undone == guilty | {"fold_batch_norm_into_conv"}
+    assert {"BatchNormalization", "Shape"} <= result.after.operators.keys()
+
+
 def test_what_is_not_certainly_faster_stays(seconds: dict[str, float]) -> None:
     seconds["merge_parallel_branches"] = 0.985
     source = demo.build()
