@@ -9,7 +9,7 @@ import pytest
 import surgeon_passes as sp
 from surgeon_passes import demo
 from surgeon_passes.runtime import Session
-from surgeon_passes.timing import Latency
+from surgeon_passes.timing.latency import Latency
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from surgeon_passes.bench.latency import Blocks, Runs, interleaved, ratio
 from surgeon_passes.child import Reply, serve
 from surgeon_passes.runtime import RuntimeFailure, Session
+from surgeon_passes.timing.interleaved import Blocks, Runs, interleaved, ratio
 from surgeon_passes.verify import end_check, generate_feeds, load_data, open_model
 from surgeon_passes.verify.feeds import Feeds
 from surgeon_passes.verify.segments import SEGMENTED_FROM, Runner, node_count, read_model

@@ -13,13 +13,13 @@ from typing import Any
 
 from surgeon_passes import memory
 from surgeon_passes.bench.judge import ORIGINAL
-from surgeon_passes.bench.latency import Ratio
 from surgeon_passes.bench.records import Measured, Row
 from surgeon_passes.bench.tools import OURS, Tool
 from surgeon_passes.bench.worker import counts
 from surgeon_passes.child import Child, Stopped
 from surgeon_passes.errors import UsageError
 from surgeon_passes.model.files import read_proto
+from surgeon_passes.timing.interleaved import Ratio
 
 WORKER, JUDGE = "surgeon_passes.bench.worker", "surgeon_passes.bench.judge"
 TOGETHER = 64 << 20

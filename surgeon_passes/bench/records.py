@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-from surgeon_passes.bench.latency import Ratio
 from surgeon_passes.bench.tools import OFF, ONNXSIM, OURS
 from surgeon_passes.errors import ModelError
+from surgeon_passes.timing.interleaved import Ratio
 
 FORMAT = 1
 BYTES_FACTOR, BYTES_MORE = 1.1, 64 * 1024

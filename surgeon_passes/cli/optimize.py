@@ -183,8 +183,8 @@ def _check_places(
 
 def _stages(wanted: bool, evaluate: str | None, max_drop: float | None, threads: int) -> Stages | bool:
     """Raises UsageError for a metric that cannot be found, and for a drop of none."""
+    from surgeon_passes.cli.named import function_of
     from surgeon_passes.stages import Stages
-    from surgeon_passes.stages.named import function_of
 
     if not wanted and evaluate is None and max_drop is None:
         return False

@@ -27,6 +27,11 @@ def numpy_dtype(elem_type: int) -> np.dtype[Any]:
         ) from None
 
 
+def stated_dims(shape: onnx.TensorShapeProto) -> list[Any]:
+    """What a file says of sizes: numbers, names, None."""
+    return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in shape.dim]
+
+
 def onnx_dtype(dtype: Any) -> int:
     """The onnx element type of a numpy dtype, or of what graphsurgeon holds in its place."""
     return dtype if type(dtype) is int else _onnx_dtype(dtype)

@@ -19,7 +19,7 @@ from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.util.misc import convert_to_onnx_attr_type
 
 from surgeon_passes.model.constants import SparseTensorValues, TensorValues, array_of
-from surgeon_passes.model.elements import onnx_dtype
+from surgeon_passes.model.elements import onnx_dtype, stated_dims
 from surgeon_passes.model.extras import Extras, GraphExtras, Model
 from surgeon_passes.model.nested import bodies, every_node
 from surgeon_passes.model.weights import Weights
@@ -479,7 +479,7 @@ def _with_stated_dims(found: TensorType, stated: onnx.TypeProto) -> TensorType:
     tensor = stated.tensor_type
     if found.kind != "tensor" or found.dtype != tensor.elem_type or not tensor.HasField("shape"):
         return found
-    dims: list[Any] = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+    dims = stated_dims(tensor.shape)
     own = found.shape if found.shape is not None else [None] * len(dims)
     if len(own) != len(dims):
         return found

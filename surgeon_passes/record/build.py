@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from surgeon_passes.costs import ModelCost, model_cost
 from surgeon_passes.decisions import APPLIED, CONFLICT, DECLINED, UNDONE
 from surgeon_passes.model import import_model
-from surgeon_passes.record.costs import ModelCost, model_cost
-from surgeon_passes.record.matches import match_record, plain
+from surgeon_passes.record.matches import match_record, number, plain
 from surgeon_passes.record.places import Places
 from surgeon_passes.record.source import options_record, result_record, source_record, tools
 from surgeon_passes.traces import StepTrace
@@ -109,11 +109,6 @@ def _counts(counts: Counts, cost: ModelCost) -> dict[str, Any]:
             if node.parameters or node.macs is None or not (isinstance(node.macs, int) and node.macs == 0)
         ],
     }
-
-
-def number(size: Any) -> int | str | None:
-    """A count as JSON holds it: symbolic ones are text."""
-    return size if size is None or isinstance(size, int) else str(size)
 
 
 def _checks(result: Result) -> dict[str, Any]:
@@ -220,6 +215,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
         "constant_bytes": stage.bytes,
         "parameters": stage.parameters,
         "macs": number(stage.macs),
+        "macs_at": stage.macs_at,
         "latency_ms": stage.latency,
         "drift": plain(stage.drift),
         "drift_at": stage.drift_at,

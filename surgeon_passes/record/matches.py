@@ -46,8 +46,13 @@ def plain(value: Any) -> float | str | None:
     """A number as JSON holds it; infinite ones and NaN are text."""
     if value is None:
         return None
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
+    found = float(value)
+    return found if math.isfinite(found) else str(found)
+
+
+def number(size: object) -> int | str | None:
+    """A count or a size as JSON holds it: symbolic ones are text."""
+    return size if size is None or isinstance(size, int) else str(size)
 
 
 def _region(rule: str, trace: Trace) -> dict[str, Any]:
@@ -58,8 +63,8 @@ def _region(rule: str, trace: Trace) -> dict[str, Any]:
         "added": [_node(node, after, place) for place, node in enumerate(trace.after)],
         "inputs": [_tensor(t) for t in _boundary(trace)],
         "outputs": [{"before": _tensor(a), "after": _tensor(b)} for a, b in trace.outputs],
-        "macs_before": _count(before.macs()),
-        "macs_after": _count(after.macs()),
+        "macs_before": number(before.macs()),
+        "macs_after": number(after.macs()),
         "parameters_before": before.parameters(),
         "parameters_after": after.parameters(),
         "weights": [
@@ -75,10 +80,6 @@ def _region(rule: str, trace: Trace) -> dict[str, Any]:
         "epsilon": _attribute(before, "epsilon"),
         "group": _attribute(before, "group"),
     }
-
-
-def _count(size: object) -> int | str | None:
-    return size if size is None or isinstance(size, int) else str(size)
 
 
 def _attribute(standing: Standing, name: str) -> float | int | None:
@@ -125,7 +126,7 @@ def _dtype(found: TensorType) -> str | None:
 def _shape(found: TensorType) -> list[int | str | None] | None:
     if found.shape is None:
         return None
-    return [d if d is None or isinstance(d, int) else str(d) for d in found.shape]
+    return [number(d) for d in found.shape]
 
 
 def _told(value: Any) -> Any:

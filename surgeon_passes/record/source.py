@@ -13,6 +13,7 @@ import onnx
 
 from surgeon_passes.errors import UsageError
 from surgeon_passes.fingerprint import PACKAGES
+from surgeon_passes.model.elements import stated_dims
 from surgeon_passes.model.files import digest_of_model
 from surgeon_passes.model.weights import Weights
 from surgeon_passes.ops.schema import opsets_of
@@ -139,5 +140,8 @@ def value_record(value: onnx.ValueInfoProto) -> dict[str, Any]:
         return {"name": value.name, "dtype": kind.removesuffix("_type"), "shape": None}
     tensor = value.type.tensor_type
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower() if tensor.elem_type else None
-    dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
-    return {"name": value.name, "dtype": dtype, "shape": dims if tensor.HasField("shape") else None}
+    return {
+        "name": value.name,
+        "dtype": dtype,
+        "shape": stated_dims(tensor.shape) if tensor.HasField("shape") else None,
+    }

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from surgeon_passes.bench.latency import interleaved
+from surgeon_passes.costs import model_cost
 from surgeon_passes.errors import SurgeonError, UsageError
 from surgeon_passes.model import import_model
 from surgeon_passes.model.files import with_weights
-from surgeon_passes.record.costs import model_cost
 from surgeon_passes.report.counts import count
 from surgeon_passes.runtime import RuntimeFailure
 from surgeon_passes.stages.recorder import Shot
 from surgeon_passes.stages.stage import Metric, Stage
+from surgeon_passes.timing.interleaved import interleaved
 from surgeon_passes.verify.compare import is_float
 from surgeon_passes.verify.endcheck import output_gap
 from surgeon_passes.verify.feeds import Feeds

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from surgeon_passes.attempt import Attempt
-from surgeon_passes.bench.latency import Ratio, interleaved, ratio
 from surgeon_passes.decisions import UNDONE, Decision
 from surgeon_passes.runtime import RuntimeFailure
+from surgeon_passes.timing.interleaved import Ratio, interleaved, ratio
 from surgeon_passes.timing.latency import SESSIONS, feeds_of, unmeasurable
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surgeon_passes.bench.latency import Blocks, Ratio, interleaved, ratio
 from surgeon_passes.errors import UsageError
+from surgeon_passes.timing.interleaved import Blocks, Ratio, interleaved, ratio
 from surgeon_passes.verify.segments import SEGMENTED_FROM, Model, node_count
 
 if TYPE_CHECKING:

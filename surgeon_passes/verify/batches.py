@@ -143,11 +143,10 @@ class _Checker:
         exactness = sides.region.exactness
         bodies = any(image.node.op in CONTROL_FLOW for image in sides.images())
         half = bool(floats & HALF) and (exactness is not Exactness.EXACT or bodies) and not self.calls(sides)
-        made = [self.trial(sides, self.wide_floats(sides, floats), True, KINDS)] if half else []
-        whole = self.trial(sides, floats, False, ("normal", "zeros") if half else KINDS)
+        made = [self.trial(sides, self.wide_floats(sides, floats), True, KINDS, exactness)] if half else []
         if half and exactness is Exactness.EXACT:  # ONNX Runtime casts around bodies, where it has no kernel for half
-            whole.exactness, whole.bound = Exactness.ROUNDING, bound_of(Exactness.ROUNDING, 1, floats, self.tolerances)
-        return [*made, whole]
+            exactness = Exactness.ROUNDING
+        return [*made, self.trial(sides, floats, False, ("normal", "zeros") if half else KINDS, exactness)]
 
     def calls(self, sides: Sides) -> bool:
         return bool(self.functions) and calls_function(sides, self.functions)
@@ -158,14 +157,14 @@ class _Checker:
         rounded = {elem_type(c) for c in (*sides.new_constants, *sides.old_constants())} & HALF
         return (floats - HALF) | rounded | {int(TensorProto.FLOAT)}
 
-    def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...]) -> Trial:
+    def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...], exactness: Exactness) -> Trial:
         self.count += 1
         piece = piece_of(self.count, sides, wide, self.types)
         reduction = reduction_length(sides.images(), self.types)
         reducible = not sides.region.cone and not sides.gives_constants()
         shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible)
-        bound = bound_of(sides.region.exactness, reduction, floats, self.tolerances)
-        trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances)
+        bound = bound_of(exactness, reduction, floats, self.tolerances)
+        trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances, exactness)
         trial.resolution = max((_STEP[f] for f in floats if f in _STEP), default=0.0)
         trial.noise_factor *= max(1.0, math.sqrt(reduction / 256))
         if trial.has_indices() and trial.is_arithmetic():

@@ -48,6 +48,7 @@ class Trial:
     bound: float
     kinds: tuple[str, ...]
     tolerances: Tolerances
+    exactness: Exactness
     reference: bool = False
     integers: str = "small"
     scale: int = 0
@@ -69,7 +70,6 @@ class Trial:
     """relative step of the half-precision type that new constants were rounded to, else 0"""
     noise_factor: float = _NOISE_FACTOR
     has_products: bool = field(init=False, default=False)
-    exactness: Exactness = field(init=False)
     makes_zeros_positive: bool = field(init=False, default=False)
     """ONNX Runtime's Where gives 0 for the -0.0 that it picks"""
     index_limits: dict[int, int] = field(init=False, default_factory=dict)
@@ -77,7 +77,6 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.index_limits = _index_limits(self.piece)
-        self.exactness = self.piece.sides.region.exactness
         self.makes_zeros_positive = any(i.node.op == "Where" for i in self.piece.sides.images())
         self.has_products = any(i.node.op in _PRODUCTS for i in self.piece.sides.images())
 

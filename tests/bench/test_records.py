@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from surgeon_passes.bench.latency import Ratio
 from surgeon_passes.bench.records import Measured, Row, from_json, shares, to_json
 from surgeon_passes.bench.table import model_table, seconds, share_table, size, summary
 from surgeon_passes.bench.tools import OFF, ONNXSIM, OURS
 from surgeon_passes.errors import ModelError
+from surgeon_passes.timing.interleaved import Ratio
 
 
 def row(tool: str, best: float = 1.0, nodes: int = 5, check: str = "equal", **more: object) -> Row:

@@ -14,10 +14,10 @@ from onnx import TensorProto
 
 import surgeon_passes as sp
 from surgeon_passes import Operator, operators
+from surgeon_passes.costs import model_cost
 from surgeon_passes.errors import OperatorError
 from surgeon_passes.ops.cost import cost
 from surgeon_passes.pipeline import load
-from surgeon_passes.record.costs import model_cost
 from surgeon_passes.testing import assert_rule, model
 from surgeon_passes.values import registry as values
 from tests.models import floats, run

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from surgeon_passes.costs import ModelCost, model_cost
 from surgeon_passes.ops.macs import parameters
 from surgeon_passes.pipeline import load
-from surgeon_passes.record.costs import ModelCost, model_cost
 from surgeon_passes.region import TensorType
 
 from ..models import floats, model

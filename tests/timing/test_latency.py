@@ -6,8 +6,8 @@ import pytest
 
 import surgeon_passes as sp
 from surgeon_passes import demo
-from surgeon_passes.bench.latency import Ratio
-from surgeon_passes.timing import Latency, Times
+from surgeon_passes.timing.interleaved import Ratio
+from surgeon_passes.timing.latency import Latency, Times
 from tests.cli.conftest import Call, assert_refused
 from tests.cli.conftest import call as call  # noqa: PLC0414
 

@@ -183,7 +183,7 @@ def test_a_batch_that_is_written_into_a_constant_is_refuted() -> None:
 def test_spatial_size_is_reduced_but_padding_mistakes_show() -> None:
     one = conv_bn()
     plan = batches._Checker(IMAGE, graph_of(), batches.Tolerances(), None, 50).trial(
-        batches.sides_of(one, IMAGE), {1}, False, ("normal",)
+        batches.sides_of(one, IMAGE), {1}, False, ("normal",), one.exactness
     )
     assert plan.candidates.shapes[0][0][2:] < (12, 12)
     text = "y{} = Conv<pads: ints = [{}]>(x, w)"

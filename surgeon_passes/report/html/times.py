@@ -62,7 +62,7 @@ def stage_table(stages: Sequence[Record]) -> Table | None:
 
 def _stage(stage: Record, has_metric: bool) -> list[str]:
     title = f"{stage['name']} (round {stage['round']})" if stage["round"] > 1 else stage["name"]
-    macs = stage["macs"]
+    macs = stage["macs"] if isinstance(stage["macs"], int) or stage["macs_at"] is None else stage["macs_at"]
     row = [
         f"{title}, undone" if stage["undone"] else title,
         f"{stage['nodes']:,}",

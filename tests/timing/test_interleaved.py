@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from surgeon_passes.bench import latency
-from surgeon_passes.bench.latency import BLOCKS, MIN_ROUNDS, interleaved, ratio
+from surgeon_passes.timing import interleaved as timing
+from surgeon_passes.timing.interleaved import BLOCKS, MIN_ROUNDS, interleaved, ratio
 
 
 def noisy(scale: float, seed: int) -> list[list[float]]:
@@ -19,7 +19,7 @@ def noisy(scale: float, seed: int) -> list[list[float]]:
 
 
 def test_sessions_are_made_anew_and_runs_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "SAMPLE", 0.0)
+    monkeypatch.setattr(timing, "SAMPLE", 0.0)
     made, order = [0], list[str]()
 
     def make() -> dict[str, Callable[[], None]]:
@@ -38,7 +38,7 @@ def test_sessions_are_made_anew_and_runs_take_turns(monkeypatch: pytest.MonkeyPa
 
 def test_short_runs_are_repeated_within_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = (4e-4 * number for number in itertools.count())  # each look at the clock is 0.4 ms later
-    monkeypatch.setattr(latency.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(ticks))
     ran = [0]
     interleaved(lambda: {"a": lambda: ran.__setitem__(0, ran[0] + 1)}, seconds=0.0)
     assert ran[0] == BLOCKS * (2 + 3 * MIN_ROUNDS)
