@@ -119,3 +119,8 @@ class Tolerances:
     noise_limit: float = 10.0
     absolute: float = field(default=1e-12)
     """floor for channels that are zero everywhere"""
+
+    def step_of(self, dtype: str) -> float:
+        """Up to where outputs of a half-precision type cannot be told apart: their step alone is 5e-4 of the scale (bfloat16,
+        which has 3 bits less: 4e-3). 0 of any other type."""
+        return {"float16": self.half, "bfloat16": 8 * self.half}.get(dtype, 0.0)

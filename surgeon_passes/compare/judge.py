@@ -13,7 +13,6 @@ from surgeon_passes.verify.compare import Difference, beyond_noise, compare, is_
 
 _LIMITS = Tolerances()
 TOLERANCE = _LIMITS.end
-_STEPS = {"float16": _LIMITS.half, "bfloat16": 8 * _LIMITS.half}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,7 @@ class Gap:
 
 def bound_of(a: Value, b: Value, tolerance: float) -> float:
     """``tolerance``, or what the coarser type of the two can tell."""
-    names = [x.dtype.name for x in (a, b) if isinstance(x, np.ndarray)]
-    return max([tolerance, *(_STEPS.get(name, 0.0) for name in names)])
+    return max([tolerance, *(_LIMITS.step_of(x.dtype.name) for x in (a, b) if isinstance(x, np.ndarray))])
 
 
 def gap_of(a: Sequence[Value], b: Sequence[Value], tolerance: float) -> Gap:

@@ -14,8 +14,6 @@ from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.region import Exactness, NodeImage, Tolerances, Types
 
 HALF = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_BFLOAT16_FACTOR = 8.0
-"""bfloat16 has 3 bits less than float16"""
 _DOUBLE_FACTOR = 1e-6
 _SUMS_OF_INPUT = {"ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare", "LayerNormalization"}
 
@@ -90,7 +88,7 @@ def bound_of(exactness: Exactness, reduction: int, floats: set[int], tolerances:
     if exactness is Exactness.APPROXIMATE:
         return tolerances.approximate
     if TensorProto.BFLOAT16 in floats:
-        return tolerances.half * _BFLOAT16_FACTOR
+        return tolerances.step_of("bfloat16")
     if TensorProto.FLOAT16 in floats:
         return tolerances.half
     bound = tolerances.rounding * max(1.0, math.sqrt(reduction / 256))
