@@ -39,11 +39,9 @@ from surgeon_passes.watch import within
 if TYPE_CHECKING:
     from surgeon_passes.pipeline import Pipeline
     from surgeon_passes.stages.recorder import Recorder
+    from surgeon_passes.verify import Sample
 
 log = logging.getLogger(__name__)
-
-Feeds = dict[str, Any]
-"""Values by the name of an input or output."""
 
 MAX_GUILTY = 8
 """Rewrites that the end check may find guilty, one by one, before it gives up."""
@@ -101,7 +99,7 @@ class Run:
         """what the passes over the graph begin with: the original, inlined or converted where that is asked for"""
         self.recorder: Recorder | None = None
         """is told of every pass"""
-        self._feeds: tuple[list[Feeds], list[Feeds] | None] | None = None
+        self._samples: list[Sample] | None = None
         self.prepared_by: list[StepTrace] = []
 
     def result(self) -> Result:
@@ -217,14 +215,14 @@ class Run:
         """The end check of ``proto`` against the original, which is run once for all checks; ``weights`` finds what it
         refers to."""
         from surgeon_passes.runtime import RuntimeFailure
-        from surgeon_passes.verify import end_check, without_inputs
+        from surgeon_passes.verify import check_samples, without_inputs
 
         try:
-            feeds, expected = self.feeds()
+            samples = self.samples()
         except RuntimeFailure as failure:
             return without_inputs(failure)
         files = (self.runnable, self.weights), (with_references(proto), weights or self.weights)
-        return end_check(*files, feeds, self.verify.tolerances, expected)
+        return check_samples(*files, samples, self.verify.tolerances)
 
     # --- one run -----------------------------------------------------------------------------------------------------
 
@@ -311,8 +309,8 @@ class Run:
             return
         from surgeon_passes.verify import Activations, check
 
-        feeds = self.feeds()[0] if self.verify.data is not None else None
-        held = Activations((with_references(self.prepared), self.weights), feeds, lambda: self.feeds()[0])
+        feeds = [s.feeds for s in self.samples()] if self.verify.data is not None else None
+        held = Activations((with_references(self.prepared), self.weights), feeds, self.samples)
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -321,23 +319,23 @@ class Run:
 
     # --- the end check -----------------------------------------------------------------------------------------------
 
-    def feeds(self) -> tuple[list[Feeds], list[Feeds] | None]:
-        """Feeds, and what the original gives on them where it has been run. Raises RuntimeFailure, UsageError."""
-        if self._feeds is None:
-            from surgeon_passes.verify import generate_samples, load_data
+    def samples(self) -> list[Sample]:
+        """What the original is fed, and what it gives on it where it has been run. Raises RuntimeFailure, UsageError."""
+        if self._samples is None:
+            from surgeon_passes.verify import Sample, load_data, may_be_asked, observed_samples
 
             model = (self.runnable, self.weights)
             if self.verify.data is not None:
-                self._feeds = load_data(self.verify.data, model), None
-            else:
-                samples = generate_samples(model, self.input_shapes(), self.verify.seed)
-                self._feeds = [s.feeds for s in samples], [s.outputs for s in samples]
-        return self._feeds
+                self._samples = [Sample(feeds) for feeds in load_data(self.verify.data, model)]
+            else:  # the run that shows feeds to be legal shows what checks of regions will ask for
+                asked = may_be_asked(self.runnable) if self.prepared is self.original else []
+                self._samples = observed_samples(model, asked, self.input_shapes(), self.verify.seed)
+        return self._samples
 
     def checked_at(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the first inputs that original and result were run on."""
-        first = self._feeds[0][:1] if self._feeds is not None else []
-        return {name: value.shape for feeds in first for name, value in feeds.items() if hasattr(value, "shape")}
+        first = self._samples[0].feeds if self._samples else {}
+        return {name: value.shape for name, value in first.items() if hasattr(value, "shape")}
 
     def input_shapes(self) -> dict[str, list[Any]]:
         """The inputs' dims as the result has them, so that feeds fit both."""

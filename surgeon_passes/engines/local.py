@@ -57,8 +57,9 @@ def _options(plan: Plan) -> Any:
     options.log_severity_level = 4
     if plan.threads > 1:  # else the threads of one session go on spinning while another session runs
         options.add_session_config_entry("session.force_spinning_stop", "1")
-    if plan.level != "all":
+    if plan.level != "all":  # sessions that check run once or twice: what pays only later is left out
         options.add_session_config_entry("session.disable_prepacking", "1")
+        options.enable_mem_pattern = False  # a plan of the first run's memory: quadratic in what lives at once
     return options
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from surgeon_passes.runtime import RuntimeFailure, Value
-from surgeon_passes.verify.claims import Observed, shapes_read, sizes_of, with_shapes
-from surgeon_passes.verify.feeds import Feeds, generate_feeds
+from surgeon_passes.verify.claims import Observed, as_shape, may_be_asked, sizes_of, with_shapes
+from surgeon_passes.verify.feeds import Sample, generate_samples
 from surgeon_passes.verify.segments import Model, open_model, read_model
 
 
@@ -20,12 +20,12 @@ class Activations:
         self,
         model: Model,
         feeds: Sequence[Mapping[str, Value]] | None = None,
-        generate: Callable[[], Sequence[Feeds]] | None = None,
+        generate: Callable[[], Sequence[Sample]] | None = None,
     ) -> None:
         self.has_data = bool(feeds)
         self.failure = ""
         self._model = model
-        self._generate = generate or (lambda: generate_feeds(model))
+        self._generate = generate or (lambda: generate_samples(model))
         self._feeds: list[dict[str, Value]] = [dict(f) for f in feeds or ()]
         self._made: set[str] | None = None
         self._kept: list[dict[str, Value]] = []
@@ -64,7 +64,10 @@ class Activations:
             return
         proto, _ = read_model(self._model)
         if not self._feeds:
-            self._feeds = list(self._generate())
+            samples = self._generate()
+            self._feeds = [dict(sample.feeds) for sample in samples]
+            seen = set[str]().union(*(sample.shapes for sample in samples))
+            self._shapes = {name: [sample.shapes[name] for sample in samples] for name in seen}
         self._made = {n for node in proto.graph.node for n in node.output if n}
         self._outputs = {o.name for o in proto.graph.output}
         self._kept = [dict(f) for f in self._feeds]
@@ -81,13 +84,12 @@ class Activations:
             if missing:
                 proto, weights = read_model(self._model)
                 if not self._shapes:  # all that may be asked for, in one run
-                    asked = [n for n in shapes_read(proto) if n in (self._made or ())]
-                    missing = list(dict.fromkeys([*missing, *asked]))
+                    missing = list(dict.fromkeys([*missing, *may_be_asked(proto)]))
                 seeing, outputs = with_shapes(proto, missing)
-                runner = open_model((seeing, weights), extra_outputs=outputs)
+                runner = open_model((seeing, weights))
                 runs = [runner.run(feeds, outputs) for feeds in self._feeds]
                 for name, output in zip(missing, outputs, strict=True):
-                    self._shapes[name] = [tuple(map(int, run[output])) for run in runs]
+                    self._shapes[name] = [as_shape(run[output]) for run in runs]
         except RuntimeFailure:
             return []
         proto, _ = read_model(self._model)

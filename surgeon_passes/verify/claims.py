@@ -7,12 +7,14 @@ Where a Shape or Size reads an input, its size is what the region is about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx
 import onnx_graphsurgeon as gs
 
+from surgeon_passes.ops.traits import SHAPE_READERS, SIZE_ARGUMENTS
 from surgeon_passes.region import TensorType, Types
-from surgeon_passes.verify.sides import READS_TYPE, Sides
+from surgeon_passes.verify.sides import Sides
 
 Sizes = Mapping[str, int]
 """dims by their name"""
@@ -25,7 +27,7 @@ def claimed(sides: Sides) -> list[gs.Tensor]:
     if sides.region.scope.parent is not None or sides.region.scope.is_function:
         return []
     made = {id(t) for image in sides.images() for t in image.outputs}
-    read = (image.inputs[0] for image in sides.images() if image.node.op in READS_TYPE and not image.node.domain)
+    read = (image.inputs[0] for image in sides.images() if image.node.op in SHAPE_READERS and not image.node.domain)
     found = {id(t): t for t in read if t.name and not isinstance(t, gs.Constant) and id(t) not in made}
     return list(found.values())
 
@@ -62,18 +64,35 @@ def _dim(dim: object, sizes: Sizes, default: int) -> int:
 _SUFFIX = "~shape"
 
 
-def shapes_read(model: onnx.ModelProto) -> list[str]:
-    """Tensors that a Shape or Size of the main graph reads."""
-    return [n.input[0] for n in model.graph.node if n.op_type in READS_TYPE and not n.domain]
+def may_be_asked(model: onnx.ModelProto) -> list[str]:
+    """Tensors of the main graph, made by nodes, whose size a region may read: what a Shape or Size reads, and what an
+    operator of a computed size works on, since a rule may read the size there; each once."""
+    made = {name: node.op_type for node in model.graph.node for name in node.output}
+    own = [node for node in model.graph.node if not node.domain]
+    read = [node.input[0] for node in own if node.op_type in SHAPE_READERS]
+    if not read:
+        return []
+    for node in own:
+        places = SIZE_ARGUMENTS.get(node.op_type, {})
+        if any(made.get(name, "Constant") != "Constant" for k, name in enumerate(node.input) if k in places):
+            read.append(node.input[0])
+    return list(dict.fromkeys(name for name in read if name in made))
 
 
 def with_shapes(model: onnx.ModelProto, names: Sequence[str]) -> tuple[onnx.ModelProto, list[str]]:
-    """A copy that gives the shapes of these tensors, too, and the names that they come by."""
+    """A copy whose outputs are, besides its own, the shapes of these tensors; and the names that they come by."""
     seen = onnx.ModelProto()
     seen.CopyFrom(model)
-    for name in names:
-        seen.graph.node.append(onnx.helper.make_node("Shape", [name], [f"{name}{_SUFFIX}"]))
-    return seen, [f"{name}{_SUFFIX}" for name in names]
+    outputs = [f"{name}{_SUFFIX}" for name in names]
+    for name, output in zip(names, outputs, strict=True):
+        seen.graph.node.append(onnx.helper.make_node("Shape", [name], [output]))
+        seen.graph.output.append(onnx.ValueInfoProto(name=output))
+    return seen, outputs
+
+
+def as_shape(value: Any) -> tuple[int, ...]:
+    """What a Shape gave."""
+    return tuple(map(int, value))
 
 
 def sizes_of(model: onnx.ModelProto, feeds: Mapping[str, object]) -> dict[str, int]:

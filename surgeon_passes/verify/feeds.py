@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, help
 
 from surgeon_passes.errors import UsageError
 from surgeon_passes.runtime import Array, RuntimeFailure, Value
+from surgeon_passes.verify.claims import as_shape, with_shapes
 from surgeon_passes.verify.segments import Model, Runner, open_model, read_model
 
 Feeds: TypeAlias = dict[str, Value]
@@ -66,10 +67,11 @@ def _dim(dim: TensorShapeProto.Dimension) -> int | str | None:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One set of feeds, and what the model gives on it."""
+    """One set of feeds, what the model gives on it where it has run, and shapes of tensors inside that were asked for."""
 
     feeds: Feeds
-    outputs: dict[str, Value]
+    outputs: dict[str, Value] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def generate_feeds(
@@ -94,6 +96,21 @@ def generate_samples(
     session = runner or open_model(model)
     wanted = 2 if any(not isinstance(d, int) for i in inputs for d in i.dims or (None,)) else 1
     return _first_that_run(inputs, session, wanted, seed)
+
+
+def observed_samples(model: Model, names: Sequence[str], shapes: Shapes | None = None, seed: int = 0) -> list[Sample]:
+    """As :func:`generate_samples`; the runs show the shapes of the tensors ``names``, too."""
+    if not names:
+        return generate_samples(model, shapes, seed)
+    proto, weights = read_model(model)
+    seeing, seen = with_shapes(proto, names)
+
+    def divided(sample: Sample) -> Sample:
+        outputs = dict(sample.outputs or {})
+        found = {name: as_shape(outputs.pop(by)) for name, by in zip(names, seen, strict=True)}
+        return Sample(sample.feeds, outputs, found)
+
+    return [divided(sample) for sample in generate_samples((seeing, weights), shapes, seed)]
 
 
 def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, seed: int) -> list[Sample]:

@@ -19,6 +19,8 @@ LARGE = (1e3, 30.0, 4.0)
 
 _POOL_SIZE = 262_139
 _STEP = 7_919
+_SPARSE = 0.08
+"""Part of the inner places of "sparse" that is not 0."""
 _WORDS = ("", "a", "b", "surgeon", "pass", "onnx", "Zebra", "0")
 _INDEX_TYPES = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
 
@@ -33,13 +35,21 @@ def _uniform_pool() -> NDArray[np.float64]:
     return np.random.default_rng(19_700_101).random(_POOL_SIZE)
 
 
+@cache
+def _sparse_pool() -> NDArray[np.bool_]:
+    return _uniform_pool() < _SPARSE
+
+
 def _take(pool: NDArray[Any], shape: Shape, stream: int) -> Array:
     """A stretch of ``pool``; streams start apart. The pool's prime length keeps repeats off every axis."""
     count = int(np.prod(shape, dtype=np.int64))
     start = (stream * _STEP) % (_POOL_SIZE // 2)
     if start + count <= _POOL_SIZE:
         return pool[start : start + count].reshape(shape)
-    return np.tile(pool[start:], count // (_POOL_SIZE - start) + 1)[:count].reshape(shape)
+    found = np.empty(count, pool.dtype)
+    for begin in range(0, count, _POOL_SIZE - start):
+        found[begin : begin + _POOL_SIZE - start] = pool[start : start + count - begin]
+    return found.reshape(shape)
 
 
 _CACHED_ELEMENTS = 1 << 14
@@ -83,7 +93,7 @@ def _floats(kind: str, shape: Shape, stream: int, scale: float) -> Array:
 
 def _sparse_mask(shape: Shape, stream: int) -> Array:
     """True on spatial borders and at few inner places. (Multiplying would make -0.0, which is another matter.)"""
-    mask = _take(_uniform_pool(), shape, stream + 3) < 0.08
+    mask = _take(_sparse_pool(), shape, stream + 3).copy()
     for axis in range(2, len(shape)):
         if shape[axis]:
             view = np.moveaxis(mask, axis, 0)

@@ -31,7 +31,9 @@ from surgeon_passes.model.files import with_inner_weights
 from surgeon_passes.model.nested import bodies
 from surgeon_passes.model.order import captures, sorted_nodes
 from surgeon_passes.model.weights import Weights
+from surgeon_passes.ops.schema import opsets_of
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value, external_stub, is_too_large
+from surgeon_passes.verify.packing import Pack, packs_of
 
 SEGMENT_NODES = 1500
 SEGMENTED_FROM = 5000
@@ -71,6 +73,8 @@ class _Segment:
     """activations and model inputs"""
     gives: list[str] = field(default_factory=list)
     session: Session | None = None
+    packs: list[Pack] = field(default_factory=list)
+    """reads that the session takes together"""
     casts: dict[str, TypeProto] = field(default_factory=dict)
     """outputs whose type numpy lacks: they leave in a wider one"""
 
@@ -170,10 +174,15 @@ class SegmentedSession:
     ) -> dict[str, tuple[Value, TypeProto]]:
         if not segment.gives:
             return {}
+        values_now = {n: alive[n][0] for n in segment.reads if n in alive}
+        if segment.session is not None and not all(pack.fits(values_now) for pack in segment.packs):
+            segment.session = None
         session = segment.session or self._load(segment, alive)
         if self._keep:
             segment.session = session
-        fed = {_fed_name(n, alive[n][1]): alive[n][0] for n in segment.reads}
+        packed = {name for pack in segment.packs for name in pack.members}
+        fed = {_fed_name(n, alive[n][1]): alive[n][0] for n in segment.reads if n not in packed}
+        fed.update((pack.name, pack.array(values_now)) for pack in segment.packs)
         names = {n: (n + _VIA if n in segment.casts else n) for n in segment.gives}
         values = session.run(fed, list(names.values()))
         return {
@@ -187,10 +196,18 @@ class SegmentedSession:
         graph = model.graph
         graph.name = "segment"
         graph.node.extend(segment.nodes)
+        missing = next((name for name in segment.reads if name not in alive), None)
+        if missing is not None:
+            raise RuntimeFailure(f"'{missing}' is read, but nothing makes it")
+        opset = opsets_of(self._model.opset_import).get("", 0)
+        plain = [n for n in segment.reads if not _carrier(alive[n][1])]
+        segment.packs = packs_of(plain, {n: alive[n][0] for n in plain}) if opset else []
+        packed = {name for pack in segment.packs for name in pack.members}
+        for pack in segment.packs:
+            pack.add_to(graph, opset)
         for name in segment.reads:
-            if name not in alive:
-                raise RuntimeFailure(f"'{name}' is read, but nothing makes it")
-            _add_input(graph, name, alive[name][1])
+            if name not in packed:
+                _add_input(graph, name, alive[name][1])
         graph.output.extend(ValueInfoProto(name=n) for n in segment.gives)
         external: dict[str, Array] = {}
         for name in segment.weights:

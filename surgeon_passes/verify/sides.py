@@ -11,10 +11,8 @@ import onnx_graphsurgeon as gs
 from surgeon_passes.index import node_label, subgraphs
 from surgeon_passes.model.constants import array_of
 from surgeon_passes.model.keys import Keys
-from surgeon_passes.ops.traits import is_random
+from surgeon_passes.ops.traits import SHAPE_READERS, is_random
 from surgeon_passes.region import NodeImage, Region, TensorType, Types
-
-READS_TYPE = ("Shape", "Size")
 
 
 class Unfit(Exception):
@@ -150,7 +148,7 @@ class _Walk:
         self.found = sides.after if after else sides.before
         self.names, self.others = sides.names[after], sides.names[not after]
         self.letter = "a" if after else "b"
-        self.asks_for_types = any(i.node.op in READS_TYPE for i in (*images, *self.cone.values()))
+        self.asks_for_types = any(i.node.op in SHAPE_READERS for i in (*images, *self.cone.values()))
         self.valued: set[int] = set()
 
     def run(self, outputs: Sequence[gs.Tensor]) -> None:
@@ -187,7 +185,7 @@ class _Walk:
             if image is None or id(tensor) in found:
                 continue
             found.add(id(tensor))
-            if image.node.op not in READS_TYPE:
+            if image.node.op not in SHAPE_READERS:
                 todo.extend(self.reads(image))
         return found
 
@@ -214,7 +212,12 @@ class _Walk:
 
     def is_cut(self, tensor: gs.Tensor, reader: NodeImage | None) -> bool:
         """Whether ``reader`` asks only for a type that is known, so that what computes the tensor does not matter."""
-        if reader is None or reader.node.op not in READS_TYPE or id(tensor) in self.made or id(tensor) in self.valued:
+        if (
+            reader is None
+            or reader.node.op not in SHAPE_READERS
+            or id(tensor) in self.made
+            or id(tensor) in self.valued
+        ):
             return False
         shape = self.types.type_of(tensor).shape
         return shape is not None and all(d is not None for d in shape)

@@ -17,7 +17,15 @@ from surgeon_passes.index import Scope
 from surgeon_passes.region import Exactness
 from surgeon_passes.runtime import RuntimeFailure, Session
 from surgeon_passes.values import dims, registry
-from surgeon_passes.verify import Activations, check
+from surgeon_passes.verify import (
+    Activations,
+    Sample,
+    activations,
+    check,
+    generate_samples,
+    may_be_asked,
+    observed_samples,
+)
 from tests.models import model as parsed
 from tests.values.build import model
 from tests.values.test_shapes import CASES
@@ -33,7 +41,9 @@ FOLDED = region(
 
 def verdict(dim: object, feeds: Sequence[dict[str, Any]]) -> Any:
     types = typed(h=(FLOAT, [dim, 3]))
-    return check([FOLDED], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: feeds))[0]
+    return check(
+        [FOLDED], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: [Sample(f) for f in feeds])
+    )[0]
 
 
 def test_a_size_is_held_against_the_original() -> None:
@@ -43,11 +53,36 @@ def test_a_size_is_held_against_the_original() -> None:
     assert found.reason == "'h' is taken for [4, 3], and has [10, 3]"
 
 
+def test_the_run_that_shows_feeds_to_be_legal_shows_sizes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The original is neither loaded nor run once more."""
+    assert may_be_asked(ORIGINAL) == ["h"]
+    plain, seeing = generate_samples(ORIGINAL), observed_samples(ORIGINAL, ["h"])
+    assert [s.shapes for s in plain] == [{}, {}]
+    assert [s.shapes["h"] for s in seeing] == [(2 * s.feeds["x"].shape[0], 3) for s in seeing]
+    for a, b in zip(plain, seeing, strict=True):
+        np.testing.assert_equal((a.feeds, a.outputs), (b.feeds, b.outputs))
+
+    monkeypatch.setattr(activations, "open_model", lambda *_, **__: pytest.fail("it was loaded again"))
+    real = Activations(ORIGINAL, None, lambda: seeing)
+    assert [found["h"] for _, found in real.shapes(["h"])] == [(4, 3), (2, 3)]
+
+
+def test_a_size_may_be_asked_of_what_an_operator_of_a_computed_size_works_on() -> None:
+    proto = parsed(
+        """g (float[N,4] x, float[2] fixed) => (float[any] y, float[any] z) { s = Shape(x) k = Constant<value_ints=[4]>()
+        r = Relu(x) y = Reshape(r, s) q = Neg(x) z = Reshape(q, k) }"""
+    )
+    assert may_be_asked(proto) == ["r"]
+    assert may_be_asked(parsed("g (float[4] x, int64[1] s) => (float[any] y) { r = Relu(x) y = Reshape(r, s) }")) == []
+
+
 def test_named_dims_are_those_of_the_inputs() -> None:
     asked = region("s = Shape(h)\ny = Identity(s)", "y2 = Shape(h)", exactness=Exactness.EXACT)
     for dim, status in ((Sym("N", 2), "verified"), (Sym("N", 2, 1), "refuted"), (Sym("other"), "verified")):
         types = typed(h=(FLOAT, [dim, 3]))
-        (found,) = check([asked], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: FEEDS))
+        (found,) = check(
+            [asked], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: [Sample(f) for f in FEEDS])
+        )
         assert found.status == status, found
 
 
@@ -55,7 +90,9 @@ def test_names_in_a_function_are_its_own() -> None:
     """There, h is another tensor."""
     inside = replace(FOLDED, scope=Scope(FOLDED.scope.graph, "function pkg.F", opsets={"": 17}, is_function=True))
     types = typed(h=(FLOAT, [4, 3]))
-    (found,) = check([inside], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: FEEDS))
+    (found,) = check(
+        [inside], types, graph_of(), activations=Activations(ORIGINAL, None, lambda: [Sample(f) for f in FEEDS])
+    )
     assert found.status == "verified"
 
 

@@ -57,6 +57,32 @@ def test_activations_are_dropped_after_their_last_use() -> None:
     assert len(runner._segments) == 40
 
 
+def fan(count: int, opset: int) -> ModelProto:
+    """x and z with ``count`` readers in turn, each with a factor of its own; the results of all in one Concat."""
+    nodes = [helper.make_node("Mul", ["xz"[k % 2], f"f{k}"], [f"y{k}"]) for k in range(count)]
+    nodes.append(helper.make_node("Concat", [f"y{k}" for k in range(count)], ["y"], axis=0))
+    graph = helper.make_graph(
+        nodes, "fan", [helper.make_tensor_value_info(n, 1, [f"N{n}", 2]) for n in "xz"],
+        [helper.make_tensor_value_info("y", 1, ["M", 2])],
+        [numpy_helper.from_array(np.float32([k + 1]), f"f{k}") for k in range(count)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@pytest.mark.parametrize("opset", [10, 13, 18])
+def test_many_small_activations_come_as_a_few(opset: int) -> None:
+    """Whether they are alike is asked at every run."""
+    made = fan(1600, opset)
+    runner, whole = SegmentedSession(made, segment_nodes=200), Session(made)
+    for rows, packs in (((3, 3), [1000, 600]), ((1, 1), [1000, 600]), ((3, 2), [800, 800]), ((0, 2), [800])):
+        feeds = {name: X[:n, :2] for name, n in zip("xz", rows, strict=True)}
+        np.testing.assert_array_equal(runner.run(feeds)["y"], whole.run(feeds)["y"])
+        last = runner._segments[-1]
+        assert last.session is not None
+        assert [len(pack.members) for pack in last.packs] == packs
+        assert len(last.session.inputs) == len(last.reads) - sum(packs) + len(packs)
+
+
 def test_bodies_read_activations_and_weights_of_other_segments() -> None:
     body = """
         a = Relu(x)
