@@ -21,6 +21,12 @@ ULPS = 4
 """Roundings, in ulp of a channel's magnitude, by which a written border may differ from the bias it was computed as."""
 
 
+def _is_last(y: Operand) -> bool:
+    """Whether the chain ends here: a longer one is tried at its own last node."""
+    readers = y.consumers
+    return y.is_shared or len(readers) != 1 or readers[0].op not in ("ScatterND", "Transpose")
+
+
 @rule(
     pattern="""
         c = Conv(x, w: const, b: const)
@@ -42,6 +48,7 @@ ULPS = 4
     exactness="rounding",
     sets=("reparam",),
     may_grow=True,
+    guard=_is_last,
 )
 def pad_conv_instead_of_border(m: Match) -> Replacement:
     """A 1x1 Conv whose result gets a border that holds the bias (as DBB, ECB pad) is the Conv with padding.
@@ -79,9 +86,14 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
                 y = Conv<pads = [1, 1]>(x, w, b)
             }
     """
-    steps = _steps(m)
-    if _goes_on(m.y):
-        raise Decline(final=True)
+    try:
+        return _padded(m, _steps(m))
+    except Decline as reason:  # every reading is of the same chain
+        raise Decline(str(reason), final=True) from None
+
+
+def _padded(m: Match, steps: list[Operand]) -> Replacement:
+    """The Conv's new pads. Raises Decline."""
     weight, bias = finite(m.w), finite(m.b)
     if prod(weight.shape[2:]) != 1:
         raise Decline(
@@ -93,12 +105,6 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
     values, inner = _replay(m, steps, begins, ends)
     _require_bias(values, inner, weight, bias, m)
     return Replacement(Pads=_pads(m, begins[2:], ends[2:]), Mode=None)
-
-
-def _goes_on(y: Operand) -> bool:
-    """Whether a longer chain is tried at its own last node."""
-    readers = y.consumers
-    return not y.is_shared and len(readers) == 1 and readers[0].op in ("ScatterND", "Transpose")
 
 
 def _amounts(m: Match) -> tuple[list[int], list[int]]:
@@ -154,15 +160,10 @@ def _fill(m: Match) -> float:
 
 
 def _steps(m: Match) -> list[Operand]:
-    """What is made after the Pad, in the order in which they run. Raises Decline for a reading that leaves gaps.
-
-    The pattern can spread a short chain over its lines in many ways; one is enough.
-    """
+    """What is made after the Pad, in the order in which they run. The pattern spreads a chain over its lines, some of which
+    stand for no node."""
     chain = [getattr(m, name) for name in ("p", *(f"s{i}" for i in range(1, STEPS)), "y")]
-    moves = [after.tensor is not before.tensor for before, after in pairwise(chain)]
-    if moves != sorted(moves):
-        raise Decline
-    return [after for after, moved in zip(chain[1:], moves, strict=True) if moved]
+    return [after for before, after in pairwise(chain) if after.tensor is not before.tensor]
 
 
 def _write(step: Operand, values: Floats, places: Any) -> tuple[Floats, Any]:

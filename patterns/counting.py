@@ -20,6 +20,14 @@ def _is_all_of(indices: Operand, size: Any) -> bool:
     return same(dims.product(ramp.shape), size)
 
 
+def _may_be_all(y: Operand) -> bool:
+    """Whether there are not certainly more or fewer indices than rows."""
+    x, indices = y.operand(0), y.operand(1)
+    if x is None or indices is None or not x.shape:
+        return False
+    return not isinstance(indices.value, np.ndarray) or same(indices.value.size, x.shape[0])
+
+
 @rule(
     pattern="y = Gather(x, i)<axis=0>",
     rewrite={
@@ -30,6 +38,7 @@ def _is_all_of(indices: Operand, size: Any) -> bool:
     sets=("shape",),
     opset=(5, None),
     tag="gathered",
+    guard=_may_be_all,
 )
 def gather_all_as_reshape(m: Match) -> Replacement:
     """A Gather that takes every row, in order, is a Reshape.

@@ -12,11 +12,18 @@ from surgeon_passes.values import dims
 from ._dims import FAR, INT64_MAX, entries, ints, is_open
 
 
+def _may_begin_at_first(y: Operand) -> bool:
+    """Whether no start is certainly behind the first element."""
+    starts = y.operand(1)
+    return starts is None or not (isinstance(starts.value, np.ndarray) and (starts.value > 0).any())
+
+
 @rule(
     pattern="y = Slice(x, starts: const, ends: partial, axes?: const, steps?: const)",
     rewrite="y = x",
     exactness="exact",
     sets=("cleanup",),
+    guard=_may_begin_at_first,
 )
 def drop_full_slice(m: Match) -> Replacement:
     """A Slice that takes everything goes.

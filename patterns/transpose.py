@@ -8,7 +8,7 @@ import numpy as np
 
 from surgeon_passes import Decline, Match, Operand, Replacement, rule
 
-from ._dims import POINTWISE, reshape_target
+from ._dims import POINTWISE, Dims, reshape_target
 
 
 def _stays(y: Operand) -> bool:
@@ -99,7 +99,7 @@ def _require_same_order(x: Operand, perm: Sequence[int] | None) -> None:
     shape = x.shape
     if shape is None or perm is None or len(perm) != len(shape):
         raise Decline(f"the rank of '{x.name}' is unknown")
-    moved = [axis for axis in perm if shape[axis] != 1]
+    moved = _longer(shape, perm)
     if moved != sorted(moved):
         raise Decline
 
@@ -145,6 +145,20 @@ def merge_transpose_into_reshape(m: Match) -> Replacement:
     return Replacement(Target=reshape_target(m.x, m.y))
 
 
+def _may_keep_order(y: Operand) -> bool:
+    """Whether a Transpose does not certainly move axes past each other that may be longer than 1."""
+    x, perm = y.operand(0), y.attr("perm")
+    if x is None or x.shape is None or perm is None or len(perm) != len(x.shape):
+        return True
+    moved = _longer(x.shape, perm)
+    return moved == sorted(moved)
+
+
+def _longer(shape: Dims, perm: Sequence[int]) -> list[int]:
+    """The axes, as they come, that are not certainly of size 1."""
+    return [axis for axis in perm if shape[axis] != 1]
+
+
 @rule(
     pattern="""
         a = Reshape(x, t) | Flatten(x) | Squeeze(x, t?) | Unsqueeze(x, t)
@@ -156,6 +170,7 @@ def merge_transpose_into_reshape(m: Match) -> Replacement:
     recursive=True,
     opset=(5, None),
     tag="merged",
+    guard=_may_keep_order,
 )
 def merge_reshape_into_transpose(m: Match) -> Replacement:
     """A Transpose that moves only axes of size 1 becomes one with the Reshape, Flatten, Squeeze or Unsqueeze before it.
