@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache, lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,14 +57,23 @@ _CACHED_ELEMENTS = 1 << 14
 
 
 def make(kind: str, dtype: int, shape: Shape, stream: int, scale: float = LARGE[0], integers: str = "small") -> Array:
-    """One boundary tensor.
+    """One boundary tensor. Equal ones may be one array: it is not to be written to.
 
     ``dtype`` is an onnx element type that numpy holds. ``stream`` separates the tensors of a region and its tries.
     ``scale`` is the standard deviation of "large". ``integers`` says what int32/int64 may hold: "small" (0 and 1, ones,
     0 to 3), "ones", "count" (0, 1, 2 ...) or "wide" (arithmetic only: -1000 to 1000 too).
     """
-    made = _made_once if math.prod(shape) <= _CACHED_ELEMENTS else _make
-    return made(kind, dtype, shape, stream, scale, integers)
+    if math.prod(shape) <= _CACHED_ELEMENTS:
+        return _made_once(kind, dtype, shape, stream, scale, integers)
+    key = (kind, dtype, shape, stream, scale, integers)
+    found = _LARGE_ALIVE.get(key)
+    if found is None:
+        found = _LARGE_ALIVE[key] = _make(*key)
+    return found
+
+
+_LARGE_ALIVE: WeakValueDictionary[tuple[str, int, Shape, int, float, str], Array] = WeakValueDictionary()
+"""Large arrays that somebody feeds: regions of a batch share theirs."""
 
 
 @lru_cache(maxsize=512)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from surgeon_passes.verify import inputs
 from surgeon_passes.verify.inputs import KINDS, make, one_ulp
 
 FLOAT = TensorProto.FLOAT
@@ -14,6 +15,15 @@ def test_the_same_call_gives_the_same_values_and_streams_differ() -> None:
     assert np.array_equal(make("normal", FLOAT, shape, 1), make("normal", FLOAT, shape, 1))
     assert not np.array_equal(make("normal", FLOAT, shape, 1), make("normal", FLOAT, shape, 9))
     assert make("normal", FLOAT, (4,), 1)[0] == pytest.approx(make("normal", FLOAT, (7, 5), 1)[0, 0])
+
+
+def test_large_ones_are_shared_for_as_long_as_somebody_holds_them() -> None:
+    held = make("sparse", FLOAT, (700, 1000), 1)
+    assert make("sparse", FLOAT, (700, 1000), 1) is held
+    assert make("sparse", FLOAT, (700, 1000), 9) is not held
+    alive = len(inputs._LARGE_ALIVE)
+    del held
+    assert len(inputs._LARGE_ALIVE) == alive - 1
 
 
 def test_normal_is_normal_also_beyond_the_pool() -> None:
