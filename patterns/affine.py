@@ -72,6 +72,8 @@ def fold_constant_into_conv(m: Match) -> Replacement:
                 y = Conv(x, w, b)
             }
     """
+    if m.c.is_shared:  # asked before weights are worked out
+        raise Decline(f"'{m.c.name}' is used elsewhere, too")
     op, group = m.c.op, m.c.attr("group")
     weight = finite(m.w)
     affine = _affine(m, output_channels(op, weight, group), axis=1, rank=weight.ndim)

@@ -86,6 +86,8 @@ def pad_conv_instead_of_border(m: Match) -> Replacement:
                 y = Conv<pads = [1, 1]>(x, w, b)
             }
     """
+    if not _is_last(m.y):
+        raise Decline(final=True)
     try:
         return _padded(m, _steps(m))
     except Decline as reason:  # every reading is of the same chain
@@ -160,10 +162,15 @@ def _fill(m: Match) -> float:
 
 
 def _steps(m: Match) -> list[Operand]:
-    """What is made after the Pad, in the order in which they run. The pattern spreads a chain over its lines, some of which
-    stand for no node."""
+    """What is made after the Pad, in the order in which they run. Raises Decline for a reading that leaves gaps.
+
+    The pattern can spread a short chain over its lines in many ways; one, which it finds first, is enough.
+    """
     chain = [getattr(m, name) for name in ("p", *(f"s{i}" for i in range(1, STEPS)), "y")]
-    return [after for before, after in pairwise(chain) if after.tensor is not before.tensor]
+    moves = [after.tensor is not before.tensor for before, after in pairwise(chain)]
+    if moves != sorted(moves):
+        raise Decline
+    return [after for after, moved in zip(chain[1:], moves, strict=True) if moved]
 
 
 def _write(step: Operand, values: Floats, places: Any) -> tuple[Floats, Any]:

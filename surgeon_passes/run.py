@@ -310,7 +310,7 @@ class Run:
         from surgeon_passes.verify import Activations, check
 
         feeds = [s.feeds for s in self.samples()] if self.verify.data is not None else None
-        held = Activations((with_references(self.prepared), self.weights), feeds, self.samples)
+        held = Activations((with_references(self.prepared), self.weights), feeds, self.prepared_samples)
 
         def run(regions: Sequence[Any]) -> list[Any]:
             return check(regions, state.types, _with_references(state), self.verify.tolerances, held)
@@ -331,6 +331,11 @@ class Run:
                 asked = may_be_asked(self.runnable) if self.prepared is self.original else []
                 self._samples = observed_samples(model, asked, self.input_shapes(), self.verify.seed)
         return self._samples
+
+    def prepared_samples(self) -> list[Sample]:
+        """The same for what the passes begin with: where that is another model, sizes inside the original are not its own."""
+        samples = self.samples()
+        return samples if self.prepared is self.original else [replace(sample, shapes={}) for sample in samples]
 
     def checked_at(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the first inputs that original and result were run on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,8 @@ class Session:
 
     ``level`` is how far ONNX Runtime may optimise: off, basic, extended or all. ``external`` gives the arrays of
     initializers that the model declares with :func:`external_stub`; with optimisations off large ones are not copied.
+    ``shapes_first`` runs a Shape as soon as it can, so that what it reads need not live on.
+
     Raises RuntimeFailure where the model does not load.
     """
 
@@ -141,8 +144,10 @@ class Session:
         level: str = "off",
         external: Mapping[str, Array] | None = None,
         threads: int = 1,
+        shapes_first: bool = False,
     ) -> None:
         arrays = dict(external or {})
+        self._shapes_first = shapes_first
         if isinstance(model, ModelProto) and is_too_large(model):
             model, large = _without_large_weights(model)
             arrays.update(large)
@@ -168,16 +173,17 @@ class Session:
 
     def _open(self, model: ModelProto | str | Path, arrays: Mapping[str, Array], level: str) -> Engine:
         if not isinstance(model, ModelProto):
-            return open_engine(Plan(str(model), level, self._threads))
+            return open_engine(Plan(str(model), level, self._threads, shapes_first=self._shapes_first))
         read = _names_read(model.graph) if arrays else set()
         stubs = (t for t in model.graph.initializer if t.name in arrays and t.name in read)
         external = {t.name: _external(arrays[t.name], t.data_type) for t in stubs}
+        plan = Plan(_serialized(model), level, self._threads, external, self._fed, shapes_first=self._shapes_first)
         try:
-            return open_engine(Plan(_serialized(model), level, self._threads, external, self._fed))
+            return open_engine(plan)
         except RuntimeFailure as failure:
             if "ReplaceInitializedTensor" not in str(failure):
                 raise
-        return open_engine(Plan(_serialized(_inlined(model, arrays)), level))
+        return open_engine(replace(plan, source=_serialized(_inlined(model, arrays)), external={}, fed={}))
 
     def run(self, feeds: Mapping[str, Value], outputs: Iterable[str] | None = None) -> dict[str, Value]:
         """Values of ``outputs`` (all of them by default). Raises RuntimeFailure."""

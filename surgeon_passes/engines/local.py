@@ -55,6 +55,8 @@ def _options(plan: Plan) -> Any:
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[plan.level])
     options.log_severity_level = 4
+    if plan.shapes_first:
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     if plan.threads > 1:  # else the threads of one session go on spinning while another session runs
         options.add_session_config_entry("session.force_spinning_stop", "1")
     if plan.level != "all":  # sessions that check run once or twice: what pays only later is left out

@@ -47,6 +47,8 @@ class Plan:
     """inputs that are the same in every run"""
     libraries: tuple[str, ...] = field(default_factory=libraries)
     """of custom operators, by path: those of the run (see :func:`with_libraries`)"""
+    shapes_first: bool = False
+    """whether a Shape runs as soon as it can, so that what it reads need not live on"""
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,10 +87,6 @@ class Rewriter:
 
     def part(self, rule: Rule, match: Match, inside: Container[int] = ()) -> Part:
         """What the rewrite does for one match; ``inside`` are nodes (by id) that go, too. Raises Decline."""
-        if (
-            rule.function is not None and not match.leaf_groups
-        ):  # before it works out weights; of leaves it may take some
-            self.check_interior(match, rule.produced, match.matched, inside)
         replacement = self.call(rule, match)
         outcome = replacement.outcome if replacement.outcome is not None else next(iter(rule.rewrites))
         if outcome not in rule.rewrites:
@@ -148,7 +144,7 @@ class Rewriter:
         return tuple(value.shape) if isinstance(value, np.ndarray) else None
 
     def check_interior(
-        self, match: Match, produced: Collection[str], removed: Iterable[gs.Node], inside: Container[int] = ()
+        self, match: Match, produced: set[str], removed: Iterable[gs.Node], inside: Container[int] = ()
     ) -> None:
         """A tensor that goes away must have no reader outside the match (and ``inside``) and be no output."""
         kept = {id(match._names[n]) for n in produced if match._names.get(n) is not None}

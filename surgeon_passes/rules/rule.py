@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +87,6 @@ class Rule:
     def label(self) -> str:
         """Its name, behind the rules file that it was read from."""
         return f"{self.file}: {self.name}" if self.file else self.name
-
-    @cached_property
-    def produced(self) -> frozenset[str]:
-        """Names of the pattern that some rewrite makes: all others that the match makes are gone after it."""
-        return frozenset(name for rewrite in self.rewrites.values() for line in rewrite.lines for name in line.outputs)
 
     @property
     def family(self) -> str:

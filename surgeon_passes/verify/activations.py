@@ -86,7 +86,7 @@ class Activations:
                 if not self._shapes:  # all that may be asked for, in one run
                     missing = list(dict.fromkeys([*missing, *may_be_asked(proto)]))
                 seeing, outputs = with_shapes(proto, missing)
-                runner = open_model((seeing, weights))
+                runner = open_model((seeing, weights), shapes_first=True)
                 runs = [runner.run(feeds, outputs) for feeds in self._feeds]
                 for name, output in zip(missing, outputs, strict=True):
                     self._shapes[name] = [as_shape(run[output]) for run in runs]

@@ -67,7 +67,7 @@ _SUFFIX = "~shape"
 def may_be_asked(model: onnx.ModelProto) -> list[str]:
     """Tensors of the main graph, made by nodes, whose size a region may read: what a Shape or Size reads, and what an
     operator of a computed size works on, since a rule may read the size there; each once."""
-    made = {name: node.op_type for node in model.graph.node for name in node.output}
+    made = {name: node.op_type for node in model.graph.node for name in node.output if name}
     own = [node for node in model.graph.node if not node.domain]
     read = [node.input[0] for node in own if node.op_type in SHAPE_READERS]
     if not read:
@@ -80,14 +80,33 @@ def may_be_asked(model: onnx.ModelProto) -> list[str]:
 
 
 def with_shapes(model: onnx.ModelProto, names: Sequence[str]) -> tuple[onnx.ModelProto, list[str]]:
-    """A copy whose outputs are, besides its own, the shapes of these tensors; and the names that they come by."""
+    """A copy whose outputs are, besides its own, the shapes of these tensors; and the names that they come by.
+
+    Each Shape stands right behind what makes its tensor. Run with ``shapes_first``, no tensor lives longer for it.
+    """
     seen = onnx.ModelProto()
     seen.CopyFrom(model)
-    outputs = [f"{name}{_SUFFIX}" for name in names]
-    for name, output in zip(names, outputs, strict=True):
-        seen.graph.node.append(onnx.helper.make_node("Shape", [name], [output]))
-        seen.graph.output.append(onnx.ValueInfoProto(name=output))
+    del seen.graph.node[:]
+    suffix = _unused_suffix(model, names)
+    wanted = dict.fromkeys(names)
+    for node in model.graph.node:
+        seen.graph.node.append(node)
+        seen.graph.node.extend(_shape_of(name, suffix) for name in node.output if name in wanted)
+    outputs = [f"{name}{suffix}" for name in names]
+    seen.graph.output.extend(onnx.ValueInfoProto(name=output) for output in outputs)
     return seen, outputs
+
+
+def _shape_of(name: str, suffix: str) -> onnx.NodeProto:
+    return onnx.helper.make_node("Shape", [name], [f"{name}{suffix}"])
+
+
+def _unused_suffix(model: onnx.ModelProto, names: Sequence[str]) -> str:
+    taken = {name for node in model.graph.node for name in node.output}
+    suffix = _SUFFIX
+    while any(f"{name}{suffix}" in taken for name in names):
+        suffix += "~"
+    return suffix
 
 
 def as_shape(value: Any) -> tuple[int, ...]:

@@ -99,18 +99,24 @@ def generate_samples(
 
 
 def observed_samples(model: Model, names: Sequence[str], shapes: Shapes | None = None, seed: int = 0) -> list[Sample]:
-    """As :func:`generate_samples`; the runs show the shapes of the tensors ``names``, too."""
-    if not names:
-        return generate_samples(model, shapes, seed)
+    """As :func:`generate_samples`; the runs show the shapes of ``names``, tensors that nodes make, too, where that can be."""
     proto, weights = read_model(model)
     seeing, seen = with_shapes(proto, names)
+    try:
+        runner = open_model((seeing, weights), shapes_first=True) if names else None
+    except RuntimeFailure as failure:
+        if failure.is_fatal:
+            raise
+        runner = None
+    samples = generate_samples(model, shapes, seed, runner)
+    return samples if runner is None else [_divided(sample, names, seen) for sample in samples]
 
-    def divided(sample: Sample) -> Sample:
-        outputs = dict(sample.outputs or {})
-        found = {name: as_shape(outputs.pop(by)) for name, by in zip(names, seen, strict=True)}
-        return Sample(sample.feeds, outputs, found)
 
-    return [divided(sample) for sample in generate_samples((seeing, weights), shapes, seed)]
+def _divided(sample: Sample, names: Sequence[str], seen: Sequence[str]) -> Sample:
+    """Without the outputs ``seen``, which are the shapes of ``names``."""
+    outputs = dict(sample.outputs or {})
+    found = {name: as_shape(outputs.pop(by)) for name, by in zip(names, seen, strict=True)}
+    return Sample(sample.feeds, outputs, found)
 
 
 def _first_that_run(inputs: Sequence[InputType], session: Runner, wanted: int, seed: int) -> list[Sample]:

@@ -103,7 +103,7 @@ def _floats(kind: str, shape: Shape, stream: int, scale: float) -> Array:
 
 def _sparse_mask(shape: Shape, stream: int) -> Array:
     """True on spatial borders and at few inner places. (Multiplying would make -0.0, which is another matter.)"""
-    mask = _take(_sparse_pool(), shape, stream + 3).copy()
+    mask = np.array(_take(_sparse_pool(), shape, stream + 3))  # its own: the pool stays as it is
     for axis in range(2, len(shape)):
         if shape[axis]:
             view = np.moveaxis(mask, axis, 0)

@@ -6,7 +6,7 @@ ONNX Runtime's time to take feeds grows with the square of their number (20,000 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,9 @@ class Pack:
     rank: int
 
     def fits(self, values: Mapping[str, Any]) -> bool:
-        """Whether the members are still alike, of any shape of the same rank and with elements."""
-        shape = values[self.members[0]].shape
-        return 0 not in shape and all(values[name].shape == shape for name in self.members)
+        """Whether the members are still alike: of one shape, which is of this rank and has elements."""
+        shape = np.shape(values[self.members[0]])
+        return len(shape) == self.rank and 0 not in shape and all(values[n].shape == shape for n in self.members)
 
     def array(self, values: Mapping[str, Any]) -> Array:
         return np.concatenate([values[name] for name in self.members])
@@ -55,14 +55,12 @@ class Pack:
         return node
 
 
-def packs_of(names: Iterable[str], values: Mapping[str, Any]) -> list[Pack]:
-    """Which of the many arrays ``names`` may come together; [] where they are few."""
-    names = list(names)
-    if len(names) < MANY_FEEDS:
+def packs_of(values: Mapping[str, Any]) -> list[Pack]:
+    """Which of many values of tensors, by name, may come together; [] where they are few."""
+    if len(values) < MANY_FEEDS:
         return []
     alike: dict[Any, list[str]] = {}
-    for name in names:
-        value = values[name]
+    for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype in _TYPES and value.ndim and 0 < value.size <= _MOST_ELEMENTS:
             alike.setdefault((value.dtype, value.shape), []).append(name)
     parts = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -78,6 +79,9 @@ class _Segment:
     casts: dict[str, TypeProto] = field(default_factory=dict)
     """outputs whose type numpy lacks: they leave in a wider one"""
 
+    def packed(self) -> set[str]:
+        return {name for pack in self.packs for name in pack.members}
+
 
 class SegmentedSession:
     """Looks like :class:`surgeon_passes.runtime.Session`. ``folder`` is where external data lies, or what finds it.
@@ -94,7 +98,9 @@ class SegmentedSession:
         extra_outputs: Sequence[str] = (),
         segment_nodes: int = SEGMENT_NODES,
         keep: bool = True,
+        shapes_first: bool = False,
     ) -> None:
+        self._shapes_first = shapes_first
         self._model, self._files, self._level, self._keep = model, Weights.of(folder), level, keep
         graph = model.graph
         self._weights = {t.name: t for t in graph.initializer}
@@ -174,20 +180,19 @@ class SegmentedSession:
     ) -> dict[str, tuple[Value, TypeProto]]:
         if not segment.gives:
             return {}
-        values_now = {n: alive[n][0] for n in segment.reads if n in alive}
-        if segment.session is not None and not all(pack.fits(values_now) for pack in segment.packs):
+        values = {n: alive[n][0] for n in segment.packed()}
+        if not all(pack.fits(values) for pack in segment.packs):
             segment.session = None
         session = segment.session or self._load(segment, alive)
         if self._keep:
             segment.session = session
-        packed = {name for pack in segment.packs for name in pack.members}
+        packed = segment.packed()
+        values = {n: alive[n][0] for n in packed}
         fed = {_fed_name(n, alive[n][1]): alive[n][0] for n in segment.reads if n not in packed}
-        fed.update((pack.name, pack.array(values_now)) for pack in segment.packs)
+        fed.update((pack.name, pack.array(values)) for pack in segment.packs)
         names = {n: (n + _VIA if n in segment.casts else n) for n in segment.gives}
-        values = session.run(fed, list(names.values()))
-        return {
-            n: (values[via], segment.casts.get(n) or type_from_text(session.outputs[n])) for n, via in names.items()
-        }
+        made = session.run(fed, list(names.values()))
+        return {n: (made[via], segment.casts.get(n) or type_from_text(session.outputs[n])) for n, via in names.items()}
 
     def _load(self, segment: _Segment, alive: Mapping[str, tuple[Value, TypeProto]]) -> Session:
         model = ModelProto(ir_version=max(self._model.ir_version, 4))
@@ -199,12 +204,8 @@ class SegmentedSession:
         missing = next((name for name in segment.reads if name not in alive), None)
         if missing is not None:
             raise RuntimeFailure(f"'{missing}' is read, but nothing makes it")
-        opset = opsets_of(self._model.opset_import).get("", 0)
-        plain = [n for n in segment.reads if not _carrier(alive[n][1])]
-        segment.packs = packs_of(plain, {n: alive[n][0] for n in plain}) if opset else []
-        packed = {name for pack in segment.packs for name in pack.members}
-        for pack in segment.packs:
-            pack.add_to(graph, opset)
+        self._add_packs(segment, graph, alive)
+        packed = segment.packed()
         for name in segment.reads:
             if name not in packed:
                 _add_input(graph, name, alive[name][1])
@@ -212,7 +213,7 @@ class SegmentedSession:
         external: dict[str, Array] = {}
         for name in segment.weights:
             self._add_weight(name, graph, external)
-        session = Session(model, level=self._level, external=external)
+        session = Session(model, level=self._level, external=external, shapes_first=self._shapes_first)
         opaque = session.opaque_outputs()
         if not opaque:
             return session
@@ -220,7 +221,15 @@ class SegmentedSession:
         for name in opaque:
             graph.node.append(helper.make_node("Cast", [name], [name + _VIA], to=_carrier(segment.casts[name])))
             graph.output.add(name=name + _VIA)
-        return Session(model, level=self._level, external=external)
+        return Session(model, level=self._level, external=external, shapes_first=self._shapes_first)
+
+    def _add_packs(self, segment: _Segment, graph: GraphProto, alive: Mapping[str, tuple[Value, TypeProto]]) -> None:
+        opset = opsets_of(self._model.opset_import).get("", 0)
+        tensors = [n for n in segment.reads if alive[n][1].WhichOneof("value") == "tensor_type"]
+        plain = {n: alive[n][0] for n in tensors if not _carrier(alive[n][1])}
+        segment.packs = packs_of(plain) if opset else []
+        for pack in segment.packs:
+            pack.add_to(graph, opset)
 
     def _add_weight(self, name: str, graph: GraphProto, external: dict[str, Array]) -> None:
         if name in self._sparse:
@@ -323,24 +332,33 @@ def read_model(model: Model) -> tuple[ModelProto, Weights]:
         raise RuntimeFailure(f"{model} cannot be read: {error}") from error
 
 
-def open_model(model: Model, *, level: str = "off", extra_outputs: Sequence[str] = (), threads: int = 1) -> Runner:
+def open_model(
+    model: Model,
+    *,
+    level: str = "off",
+    extra_outputs: Sequence[str] = (),
+    threads: int = 1,
+    shapes_first: bool = False,
+) -> Runner:
     """A runner for ``model``: one session on ``threads`` threads, or segments above :data:`SEGMENTED_FROM` nodes.
 
-    Inputs and outputs of types that numpy lacks (bfloat16, float8) come and go as float32. Raises RuntimeFailure.
+    ``shapes_first`` runs a Shape as soon as it can. Inputs and outputs of types that numpy lacks (bfloat16, float8) come and
+    go as float32. Raises RuntimeFailure.
     """
     proto, weights = read_model(model)
     proto = _readable(proto, weights)
+    in_segments = partial(
+        SegmentedSession, proto, weights, level=level, extra_outputs=extra_outputs, shapes_first=shapes_first
+    )
     if node_count(proto.graph) > SEGMENTED_FROM or is_too_large(proto):
-        return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
+        return in_segments()
     if any(_carrier(v.type) for v in proto.graph.input):
-        return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
+        return in_segments()
     if extra_outputs or not isinstance(model, (str, Path)):
-        session = _whole(proto, weights, level, extra_outputs, threads)
+        session = _whole(proto, weights, level, extra_outputs, threads, shapes_first)
     else:
         session = Session(model, level=level, threads=threads)
-    if session.opaque_outputs():
-        return SegmentedSession(proto, weights, level=level, extra_outputs=extra_outputs)
-    return session
+    return in_segments() if session.opaque_outputs() else session
 
 
 def _readable(proto: ModelProto, weights: Weights) -> ModelProto:
@@ -351,7 +369,9 @@ def _readable(proto: ModelProto, weights: Weights) -> ModelProto:
         raise RuntimeFailure(str(error)) from error
 
 
-def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Sequence[str], threads: int) -> Session:
+def _whole(
+    proto: ModelProto, weights: Weights, level: str, extra_outputs: Sequence[str], threads: int, shapes_first: bool
+) -> Session:
     """One session over a proto, its external data mapped and ``extra_outputs`` added."""
     outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
     external = {t.name: weights.aligned(t) for t in outside}
@@ -360,4 +380,4 @@ def _whole(proto: ModelProto, weights: Weights, level: str, extra_outputs: Seque
         whole.CopyFrom(proto)
         whole.graph.output.extend(ValueInfoProto(name=n) for n in extra_outputs)
         proto = whole
-    return Session(proto, level=level, external=external, threads=threads)
+    return Session(proto, level=level, external=external, threads=threads, shapes_first=shapes_first)

@@ -26,6 +26,7 @@ from surgeon_passes.verify import (
     may_be_asked,
     observed_samples,
 )
+from surgeon_passes.verify.claims import with_shapes
 from tests.models import model as parsed
 from tests.values.build import model
 from tests.values.test_shapes import CASES
@@ -65,6 +66,28 @@ def test_the_run_that_shows_feeds_to_be_legal_shows_sizes_too(monkeypatch: pytes
     monkeypatch.setattr(activations, "open_model", lambda *_, **__: pytest.fail("it was loaded again"))
     real = Activations(ORIGINAL, None, lambda: seeing)
     assert [found["h"] for _, found in real.shapes(["h"])] == [(4, 3), (2, 3)]
+
+
+def test_a_model_in_which_shapes_cannot_be_seen_is_run_as_it_is() -> None:
+    """Nothing is asked that would keep feeds from being found; names that are taken are not taken again."""
+    taken = parsed("g (float[N,3] x) => (int64[2] y) { h = Neg(x) s = Shape(h) y = Identity(s) }")
+    taken.graph.node[1].output[0] = taken.graph.node[2].input[0] = "h~shape"
+    seeing, outputs = with_shapes(taken, ["h"])
+    assert outputs == ["h~shape~"]
+    assert [node.op_type for node in seeing.graph.node] == ["Neg", "Shape", "Shape", "Identity"]
+    (found,) = observed_samples(ORIGINAL, ["lacking"], {"N": 4})
+    assert found.shapes == {} and found.outputs is not None
+    assert found.outputs["y"].tolist() == [8, 3]
+
+
+def test_a_result_that_is_left_out_computes_no_size() -> None:
+    proto = parsed(
+        """g (float[N,4] x, float[4] s) => (int64[2] n, float[any] y, float[any] z) {
+        n = Shape(x) y, mask = Dropout(x) q = Neg(x) z = Resize(q, mask, s) }"""
+    )
+    assert may_be_asked(proto) == ["q"]
+    proto.graph.node[1].output[1] = proto.graph.node[3].input[1] = ""
+    assert may_be_asked(proto) == []
 
 
 def test_a_size_may_be_asked_of_what_an_operator_of_a_computed_size_works_on() -> None:

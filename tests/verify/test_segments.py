@@ -83,6 +83,29 @@ def test_many_small_activations_come_as_a_few(opset: int) -> None:
         assert len(last.session.inputs) == len(last.reads) - sum(packs) + len(packs)
 
 
+def many(op: str, attributes: dict[str, object], reader: str, opset: int, dims: list[object]) -> ModelProto:
+    """600 results of ``op`` of x, each read by ``reader``: all of the first in one segment, of the second in the next."""
+    nodes = [helper.make_node(op, ["x"], [f"a{k}"], **attributes) for k in range(600)]
+    nodes += [helper.make_node(reader, [f"a{k}"], [f"b{k}"]) for k in range(600)]
+    ends = [helper.make_value_info(f"b{k}", onnx.TypeProto()) for k in (0, 599)]
+    graph = helper.make_graph(nodes, "many", [helper.make_tensor_value_info("x", 1, dims)], ends)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def test_what_is_packed_may_change_its_rank() -> None:
+    """Squeeze without axes: [2, 1] becomes [2], [1, 1] a scalar, [2, 3] stays."""
+    made = many("Squeeze", {}, "Neg", 13, ["N", "M"])
+    runner, whole = SegmentedSession(made, segment_nodes=600), Session(made)
+    for rows, columns in ((2, 1), (1, 1), (2, 3), (2, 1)):
+        feeds = {"x": X[:rows, :columns]}
+        np.testing.assert_array_equal(runner.run(feeds)["b599"], whole.run(feeds)["b599"])
+
+
+def test_optionals_are_not_packed_as_tensors() -> None:
+    made = many("Optional", {}, "OptionalHasElement", 15, ["N"])
+    assert SegmentedSession(made, segment_nodes=600).run({"x": X[0]})["b599"]
+
+
 def test_bodies_read_activations_and_weights_of_other_segments() -> None:
     body = """
         a = Relu(x)
