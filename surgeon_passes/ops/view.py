@@ -29,7 +29,7 @@ class NodeView:
     no newest equivalent (Softmax < 13 over several axes, legacy broadcasting …): patterns do not match such a node.
     """
 
-    __slots__ = ("_attrs", "domain", "inputs", "node", "op", "opset", "outputs", "regular")
+    __slots__ = ("_attrs", "domain", "inputs", "is_translated", "node", "op", "opset", "outputs", "regular")
 
     def __init__(self, node: gs.Node, opset: int) -> None:
         self.node = node
@@ -41,7 +41,9 @@ class NodeView:
         self._attrs: dict[str, Any] = node.attrs
         self.regular = True
         legacy = LEGACY.get(self.op) if self.domain == "" else None
-        if legacy is not None and opset < legacy.until:
+        self.is_translated = legacy is not None and opset < legacy.until
+        """whether an old form was read as the newest one: some of them by the rank of an operand"""
+        if legacy is not None and self.is_translated:
             if any(isinstance(value, gs.Node.AttributeRef) for value in node.attrs.values()):
                 self.regular = False  # an attribute that became an input, given by the function's caller
                 return

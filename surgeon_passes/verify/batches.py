@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,9 +20,9 @@ from surgeon_passes.verify.assemble import assemble, calls_function, piece_of
 from surgeon_passes.verify.bounds import HALF, bound_of, elem_type, float_types, reduction_length
 from surgeon_passes.verify.claims import claimed, contradiction
 from surgeon_passes.verify.inputs import KINDS, LARGE
-from surgeon_passes.verify.shapes import candidates, elements
+from surgeon_passes.verify.shapes import Candidates, candidates, elements
 from surgeon_passes.verify.sides import Fingerprints, Sides, Unfit, sides_of
-from surgeon_passes.verify.trial import Trial
+from surgeon_passes.verify.trial import Trial, agreed
 
 _GUILTY = re.compile(r"\br(\d+)~")
 _BATCH_ELEMENTS = 1 << 24
@@ -93,6 +93,7 @@ class _Checker:
         self.activations, self.batch = activations, max(1, batch)
         self.functions = {(f.domain or "", f.name) for f in graph.functions}
         self.count = 0
+        self.shapes: dict[tuple[Hashable, bool], Candidates] = {}
 
     def run(self, regions: Sequence[Region]) -> list[Verdict]:
         prints = Fingerprints()
@@ -107,7 +108,7 @@ class _Checker:
                 key = prints.of(sides)
                 entry = shared.get(key) if key is not None else None
                 if entry is None:
-                    entry = _Entry(self.trials(sides), _names(region))
+                    entry = _Entry(self.trials(sides, key and key.structure), _names(region))
                     shared[len(shared) if key is None else key] = entry
             except Unfit as reason:
                 entry = _Entry(verdict=Verdict("unverified", None, "", str(reason)))
@@ -135,7 +136,7 @@ class _Checker:
 
     # --- trials ------------------------------------------------------------------------------------------------------
 
-    def trials(self, sides: Sides) -> list[Trial]:
+    def trials(self, sides: Sides, structure: Hashable) -> list[Trial]:
         """One at the real precision; before it one in float32 where the region is half precision and may round."""
         tensors = [t for image in sides.images() for t in (*image.inputs, *image.outputs) if t.name]
         tensors += [t for pair in sides.region.outputs for t in pair]
@@ -143,10 +144,22 @@ class _Checker:
         exactness = sides.region.exactness
         bodies = any(image.node.op in CONTROL_FLOW for image in sides.images())
         half = bool(floats & HALF) and (exactness is not Exactness.EXACT or bodies) and not self.calls(sides)
-        made = [self.trial(sides, self.wide_floats(sides, floats), True, KINDS, exactness)] if half else []
+        wide = self.wide_floats(sides, floats)
+        made = [self.trial(sides, wide, True, KINDS, exactness, structure)] if half else []
         if half and exactness is Exactness.EXACT:  # ONNX Runtime casts around bodies, where it has no kernel for half
             exactness = Exactness.ROUNDING
-        return [*made, self.trial(sides, floats, False, ("normal", "zeros") if half else KINDS, exactness)]
+        kinds = ("normal", "zeros") if half else KINDS
+        return [*made, self.trial(sides, floats, False, kinds, exactness, structure)]
+
+    def candidates(self, sides: Sides, structure: Hashable) -> Candidates:
+        """Those of a region: regions of one structure, whatever their weights are, share theirs."""
+        reducible = not sides.region.cone and not sides.gives_constants()
+        found = self.shapes.get((structure, reducible)) if structure is not None else None
+        if found is None:
+            found = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible)
+            if structure is not None:
+                self.shapes[structure, reducible] = found
+        return found
 
     def calls(self, sides: Sides) -> bool:
         return bool(self.functions) and calls_function(sides, self.functions)
@@ -157,12 +170,19 @@ class _Checker:
         rounded = {elem_type(c) for c in (*sides.new_constants, *sides.old_constants())} & HALF
         return (floats - HALF) | rounded | {int(TensorProto.FLOAT)}
 
-    def trial(self, sides: Sides, floats: set[int], wide: bool, kinds: tuple[str, ...], exactness: Exactness) -> Trial:
+    def trial(
+        self,
+        sides: Sides,
+        floats: set[int],
+        wide: bool,
+        kinds: tuple[str, ...],
+        exactness: Exactness,
+        structure: Hashable = None,
+    ) -> Trial:
         self.count += 1
+        shapes = self.candidates(sides, structure)
         piece = piece_of(self.count, sides, wide, self.types)
         reduction = reduction_length(sides.images(), self.types)
-        reducible = not sides.region.cone and not sides.gives_constants()
-        shapes = candidates(sides.input_types, sides.before, sides.after, sides.inputs, reducible)
         bound = bound_of(exactness, reduction, floats, self.tolerances)
         trial = Trial(piece, shapes, bound, kinds if sides.inputs else ("normal",), self.tolerances, exactness)
         trial.resolution = max((_STEP[f] for f in floats if f in _STEP), default=0.0)
@@ -221,10 +241,11 @@ class _Checker:
         own = {id(t): self.feeds(t, attempt, kind) for t in chunk}
         for _ in LARGE:
             values = session.run({n: x for f in own.values() for n, x in f.items()})
+            together = agreed(live, values)
             again: list[Trial] = []
             for trial in live:
                 if not trial.overflows(kind, values):
-                    trial.judge(kind, own[id(trial)], values, self.graph)
+                    trial.judge(kind, own[id(trial)], values, self.graph, together)
                 elif trial.scale + 1 < len(LARGE):
                     trial.scale += 1
                     own[id(trial)] = self.feeds(trial, attempt, kind)

@@ -13,9 +13,9 @@ The last bits of max |a| count as no difference. What exceeds a bound there may 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ _FEW = 16
 _SPREADS = 10.0
 _NEAR_ZERO = 0.1
 _TINY = np.float32(1e-30)
+_SMALL = 1 << 14
+"""Elements up to which arrays are compared together with others of their shape."""
+MANY = 8
+"""Arrays of a shape from which that pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,23 +163,29 @@ def channel_gaps(a: Array, b: Array, axis: int = 1) -> tuple[NDArray[Any], NDArr
     Places where either is not finite count as equal.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _gaps(a, b, axis)
+        found = _gaps(a[np.newaxis], b[np.newaxis], axis)
         if not np.isfinite(found[0]).all():
-            found = _gaps(*_finite(a, b), axis)
-    return found
+            a, b = _finite(a, b)
+            found = _gaps(a[np.newaxis], b[np.newaxis], axis)
+    return found[0][0], found[1][0], found[2][0]
 
 
 def _gaps(a: Array, b: Array, axis: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    axes = _axes(a.ndim, axis)
+    """As :func:`channel_gaps` of many pairs of one shape, stacked: three arrays [pairs, channels], NaN where either is
+    not finite."""
+    axes = tuple(k + 1 for k in _axes(a.ndim - 1, axis))
     gap = np.maximum.reduce(np.abs(a - b), axis=axes)
     high, low = np.maximum.reduce(a, axis=axes), np.minimum.reduce(a, axis=axes)
+    if gap.ndim == 1:
+        gap, high, low = gap[:, np.newaxis], high[:, np.newaxis], low[:, np.newaxis]
     top = np.maximum(high, -low)
     if a.size < _FEW * gap.size:
-        scale = np.maximum(top, _NEAR_ZERO * float(np.median(top)) if gap.size >= 4 else 0.0)
+        least = np.median(top, axis=1, keepdims=True) if gap.shape[1] >= 4 else np.zeros_like(top[:, :1])
+        scale = np.maximum(top, (_NEAR_ZERO * least.astype(np.float64)).astype(top.dtype))
     else:
         spread = high - low
         scale = np.where(spread > 0, np.minimum(top, _SPREADS * spread), top)
-    return np.atleast_1d(gap), np.atleast_1d(scale), np.atleast_1d(top)
+    return gap, scale, top
 
 
 def mean_gap(a: Value, b: Value) -> float | None:
@@ -207,17 +217,71 @@ def _compare_floats(a: Array, b: Array, bound: float, absolute: float, axis: int
     if a.dtype.kind != "f" or a.dtype == np.float16:
         a, b = _plain(a), _plain(b)
     with np.errstate(over="ignore", invalid="ignore"):
-        gap, scale, top = _gaps(a, b, axis)
+        many = _gaps(a[np.newaxis], b[np.newaxis], axis)
+        (found,) = _within(many[0], many[1], [bound])
+    if found is not None:
+        return found
+    gap, scale, top = (column[0] for column in many)
     if not np.isfinite(gap).all():
         reason = _nonfinite(a, b)
         if reason:
             return Difference(np.inf, reason)
         gap, scale, top = channel_gaps(a, b, axis)
-    if not gap.any():
-        return Difference()
-    if (gap <= bound * scale).all():
-        return Difference(float((gap / np.maximum(scale, _TINY)).max()))
+        if (gap <= bound * scale).all():
+            return Difference(float((gap / np.maximum(scale, _TINY)).max()))
     return _judged(gap, scale, top, bound, absolute, a)
+
+
+def _within(gap: NDArray[Any], scale: NDArray[Any], bounds: Sequence[float]) -> list[Difference | None]:
+    """Of each pair, the error where that is within the pair's bound in every channel; None where it is not."""
+    finite = np.isfinite(gap)
+    within = (finite & (gap <= np.asarray(bounds, np.float64)[:, np.newaxis] * scale)).all(axis=1)
+    errors = (np.where(finite, gap, 0) / np.maximum(scale, _TINY)).max(axis=1)
+    return [Difference(e) if fits else None for e, fits in zip(errors.tolist(), within.tolist(), strict=True)]
+
+
+class Pair(NamedTuple):
+    """What :func:`compare` is asked, less the absolute tolerance."""
+
+    a: Value
+    b: Value
+    exactness: Exactness
+    bound: float
+    axis: int
+
+
+def agreements(pairs: Sequence[Pair]) -> list[Difference | None]:
+    """What :func:`compare` says of each pair, where it is one of many of one shape and agrees within its bound; None of
+    all others. Many small arrays are compared much faster together than one by one."""
+    found: list[Difference | None] = [None] * len(pairs)
+    groups: dict[Hashable, list[int]] = {}
+    for number, pair in enumerate(pairs):
+        a, b = pair.a, pair.b
+        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or a.shape != b.shape or a.dtype != b.dtype:
+            continue
+        if a.dtype.kind in "biuf" and 0 < a.size <= _SMALL:
+            key = (a.shape, a.dtype, pair.exactness is Exactness.EXACT, pair.axis)
+            groups.setdefault(key, []).append(number)
+    for numbers in groups.values():
+        if len(numbers) >= MANY:
+            together = _compare_many([pairs[k] for k in numbers])
+            for number, difference in zip(numbers, together, strict=True):
+                found[number] = difference
+    return found
+
+
+def _compare_many(pairs: Sequence[Pair]) -> list[Difference | None]:
+    """:func:`agreements` of pairs of one shape and type."""
+    a, b = np.stack([pair.a for pair in pairs]), np.stack([pair.b for pair in pairs])
+    if not is_float(a) or pairs[0].exactness is Exactness.EXACT:
+        bits = np.dtype(f"u{a.dtype.itemsize}")
+        flat = [x.reshape(len(pairs), -1).view(bits) for x in (a, b)]
+        return [Difference() if same else None for same in (flat[0] == flat[1]).all(axis=1)]
+    if a.dtype == np.float16:
+        a, b = _plain(a), _plain(b)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gap, scale, _ = _gaps(a, b, pairs[0].axis)
+        return _within(gap, scale, [pair.bound for pair in pairs])
 
 
 def _judged(

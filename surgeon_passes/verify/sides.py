@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx_graphsurgeon as gs
 
 from surgeon_passes.index import node_label, subgraphs
 from surgeon_passes.model.constants import array_of
+from surgeon_passes.model.elements import onnx_dtype
 from surgeon_passes.model.keys import Keys
 from surgeon_passes.ops.traits import SHAPE_READERS, is_random
 from surgeon_passes.region import NodeImage, Region, TensorType, Types
@@ -251,26 +252,34 @@ class _Walk:
 # --- equal regions -------------------------------------------------------------------------------------------------------
 
 
+class Print(NamedTuple):
+    """What is equal for equal regions: structure, attributes and types, those of constants too; and the constants."""
+
+    structure: Hashable
+    constants: Hashable
+
+
 class Fingerprints:
-    """Keys that are equal for regions of equal structure, attributes, types and constants."""
+    """Makes the prints of regions; each constant is read once."""
 
     def __init__(self) -> None:
         self._keys = Keys()
 
-    def of(self, sides: Sides) -> tuple[Any, ...] | None:
-        """A hashable key; None for a region with bodies, which is checked for itself."""
+    def of(self, sides: Sides) -> Print | None:
+        """None for a region with bodies, which is checked for itself."""
         if sides.has_bodies:
             return None
         region = sides.region
-        return (
+        structure = (
             region.exactness,
             tuple(sorted(region.scope.opsets.items())),
             tuple(self._images(sides.before, sides.names[0])),
             tuple(self._images(sides.after, sides.names[1])),
             tuple((sides.names[0].get(id(b)), sides.names[1].get(id(a))) for b, a in region.outputs),
             tuple((t.dtype, t.kind, None if t.shape is None else tuple(map(str, t.shape))) for t in sides.input_types),
-            tuple(map(self._keys.constant, sides.constants)),
+            tuple((onnx_dtype(c.dtype), tuple(c.shape)) for c in sides.constants),
         )
+        return Print(structure, tuple(map(self._keys.constant, sides.constants)))
 
     def _images(self, images: Iterable[NodeImage], names: dict[int, str]) -> Iterator[tuple[Any, ...]]:
         for image in images:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -17,10 +19,13 @@ from surgeon_passes.region import Exactness, Tolerances, Verdict
 from surgeon_passes.runtime import Array, RuntimeFailure, Session, Value
 from surgeon_passes.verify import inputs as made_up
 from surgeon_passes.verify.assemble import Piece, assemble
-from surgeon_passes.verify.compare import Difference, beyond_noise, compare, is_float, mean_gap
+from surgeon_passes.verify.compare import MANY, Difference, Pair, agreements, beyond_noise, compare, is_float, mean_gap
 from surgeon_passes.verify.reference import ReferenceSession
 from surgeon_passes.verify.resize import Shape
 from surgeon_passes.verify.shapes import Candidates
+
+Agreed: TypeAlias = Mapping[tuple[str, int], Difference]
+"""By name of the original's output and axis of the channels."""
 
 _NOISE_RUNS = 4
 _NOISE_FACTOR = 4.0
@@ -143,14 +148,22 @@ class Trial:
             return False
         return kind == "large" and self.finite and not all(_all_finite(values[b]) for b, _ in self.piece.outputs)
 
-    def judge(self, kind: str, feeds: Mapping[str, Array], values: Mapping[str, Value], graph: gs.Graph) -> None:
-        """Compare the outputs of one run; sets ``verdict`` where they refute the region."""
+    def judge(
+        self,
+        kind: str,
+        feeds: Mapping[str, Array],
+        values: Mapping[str, Value],
+        graph: gs.Graph,
+        agreed: Agreed = MappingProxyType({}),
+    ) -> None:
+        """Compare the outputs of one run; sets ``verdict`` where they refute the region. ``agreed`` is what is told already
+        (:func:`agreed`)."""
         for place, (before, after) in enumerate(self.piece.outputs):
             name = str(self.piece.sides.region.outputs[place][0].name)
             if self._are_made_up_sizes(kind, values[before], values[after]):
                 self.verdict = Verdict("unverified", None, name, "it was empty at sizes that were made up; give --data")
                 return
-            found = self._difference(kind, before, after, feeds, values, graph)
+            found = self._difference(kind, before, after, feeds, values, graph, agreed)
             self.compared += _size(values[before])
             if found.reason:
                 status = "unverified" if found.reason.startswith("rounding") else "refuted"
@@ -176,6 +189,7 @@ class Trial:
         feeds: Mapping[str, Array],
         values: Mapping[str, Value],
         graph: gs.Graph,
+        agreed: Agreed,
     ) -> Difference:
         """The worst difference over the axes on which channels may lie."""
         a, b = values[before], values[after]
@@ -185,13 +199,22 @@ class Trial:
             self.usual[before] = a
         worst = Difference()
         for axis in self._channel_axes(a):
-            found = compare(a, b, self.exactness, self.bound, self.tolerances.absolute, axis)
+            found = agreed.get((before, axis)) or compare(
+                a, b, self.exactness, self.bound, self.tolerances.absolute, axis
+            )
             if found.reason and found.rounding:
                 found = self._beyond_noise(kind, before, feeds, values, after, found, graph, axis)
             if found.reason:
                 return found
             worst = max(worst, found, key=lambda d: d.error)
         return worst
+
+    def pairs(self, values: Mapping[str, Value]) -> Iterator[tuple[tuple[str, int], Pair]]:
+        """What is to be compared as it is, by name of the original's output and axis of the channels."""
+        if not self.makes_zeros_positive:
+            for before, after in self.piece.outputs:
+                for axis in self._channel_axes(values[before]):
+                    yield (before, axis), Pair(values[before], values[after], self.exactness, self.bound, axis)
 
     def _channel_axes(self, value: Value) -> tuple[int, ...]:
         """Axis 1; the last one, too, where a product puts its features there."""
@@ -286,6 +309,15 @@ class Trial:
             return sides.original_name(local)
 
         return _LOCAL.sub(original, str(failure))
+
+
+def agreed(trials: Sequence[Trial], values: Mapping[str, Value]) -> Agreed:
+    """What can be told of one run's outputs of many trials together: differences within the bound."""
+    if len(trials) < MANY:
+        return {}
+    pairs = dict(pair for trial in trials for pair in trial.pairs(values))
+    found = zip(pairs, agreements(list(pairs.values())), strict=True)
+    return {key: difference for key, difference in found if difference is not None}
 
 
 def _index_limits(piece: Piece) -> dict[int, int]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -238,9 +238,9 @@ def test_equal_regions_share_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     real = batches._Checker.trials
 
-    def count(self: batches._Checker, sides: batches.Sides) -> list[batches.Trial]:
+    def count(self: batches._Checker, sides: batches.Sides, structure: Hashable) -> list[batches.Trial]:
         counted.append(1)
-        return real(self, sides)
+        return real(self, sides, structure)
 
     monkeypatch.setattr(batches._Checker, "trials", count)
     same = [region("y = Identity(x)", "", [("y", "x")], exactness=Exactness.EXACT) for _ in range(100)]
@@ -527,3 +527,20 @@ def test_few_rows_hide_no_slice_of_them() -> None:
     held = {"s": np.int64([0]), "e": np.int64([4]), "E": np.int64([5]), "a": np.int64([0])}
     one = region("y = Slice(x, s, e, a)", "y2 = Slice(x, s, E, a)", constants=held)
     assert verdict(one, typed(x=(FLOAT, [Sym("N"), 3, 224, 224]))).status == "refuted"
+
+
+def test_of_many_equal_regions_the_one_that_is_wrong_is_refuted() -> None:
+    regions = [conv_bn(_flip_weak_channel if seed == 17 else None, seed=seed) for seed in range(40)]
+    found = check(regions, IMAGE, graph_of())
+    assert [n for n, v in enumerate(found) if v.status != "verified"] == [17]
+    alone = [check([one], IMAGE, graph_of())[0] for one in (regions[3], regions[17])]
+    assert [found[3], found[17]] == alone
+
+
+def test_regions_of_one_structure_share_their_sizes_whatever_their_weights_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    real = batches.candidates
+    monkeypatch.setattr(batches, "candidates", lambda *given: [made.append(1), real(*given)][1])
+    regions = [conv_bn(seed=0), conv_bn(seed=1), conv_bn(seed=2, group=2)]
+    assert [v.status for v in check(regions, IMAGE, graph_of())] == ["verified"] * 3
+    assert len(made) == 2

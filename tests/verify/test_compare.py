@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from surgeon_passes.region import Exactness
-from surgeon_passes.verify.compare import Difference, beyond_noise, channel_gaps, compare, mean_gap
+from surgeon_passes.verify.compare import (
+    MANY,
+    Difference,
+    Pair,
+    agreements,
+    beyond_noise,
+    channel_gaps,
+    compare,
+    mean_gap,
+)
 
 EXACT, ROUNDING = Exactness.EXACT, Exactness.ROUNDING
 NAN, INF = np.nan, np.inf
@@ -158,3 +167,43 @@ def test_the_mean_gap_is_relative_to_the_largest_value() -> None:
     assert mean_gap(a.astype(np.float16), b.astype(np.float16)) == 0.5 / 4 / 4
     assert mean_gap(a, b[:1]) is mean_gap(a == 1, b == 1) is mean_gap(a, [b]) is None
     assert mean_gap(np.zeros(2), np.ones(2)) is None
+
+
+SHAPES = ((2, 4, 6, 6), (3, 5), (7,), (), (2, 3, 32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "bool"])
+@pytest.mark.parametrize("exactness", [EXACT, ROUNDING])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_many_pairs_agree_together_exactly_where_each_agrees_alone(dtype: str, exactness: Exactness, axis: int) -> None:
+    rng = np.random.default_rng(3)
+    pairs: list[Pair] = []
+    for shape in SHAPES:
+        for number in range(3 * MANY):
+            a = (rng.standard_normal(shape) * 10.0 ** (number % 5)).astype(dtype)
+            b = np.asarray(a * (1 + 1e-6 * (number % 4))).astype(dtype) if dtype.startswith("float") else a.copy()
+            if a.ndim and number % 6 == 5:
+                b = b[::-1].copy()
+            if a.ndim and dtype.startswith("float") and number % 7 == 6:
+                a[(0,) * a.ndim] = b[(0,) * a.ndim] = (NAN, INF)[number % 2]
+            pairs.append(Pair(a, b, exactness, (3e-6, 1e-3)[number % 2], axis))
+    together = agreements(pairs)
+    alone = [compare(p.a, p.b, p.exactness, p.bound, 1e-12, p.axis) for p in pairs]
+    agreeing = [(one, many) for one, many in zip(alone, together, strict=True) if many is not None]
+    assert all(one == many for one, many in agreeing)
+    assert len(agreeing) >= len(SHAPES) * MANY / 2
+    assert all(many is None for one, many in zip(alone, together, strict=True) if one.reason)
+
+
+def test_an_infinity_on_one_side_is_no_agreement() -> None:
+    a = np.ones((MANY, 2, 3), np.float32)
+    a[:, 0, 0] = INF
+    b = np.ones_like(a)
+    assert agreements([Pair(x, y, ROUNDING, 1.0, 1) for x, y in zip(a, b, strict=True)]) == [None] * MANY
+
+
+def test_what_differs_in_shape_or_type_or_is_no_array_is_left_to_be_compared_alone() -> None:
+    a = np.ones((2, 3), np.float32)
+    odd = [(a, a[:1]), (a, a.astype(np.float64)), ([a], [a]), (None, None), (a[:0], a[:0])]
+    assert agreements([Pair(x, y, ROUNDING, 1.0, 1) for x, y in odd * MANY]) == [None] * len(odd) * MANY
+    assert agreements([Pair(a, a, ROUNDING, 1.0, 1)] * (MANY - 1)) == [None] * (MANY - 1)
