@@ -16,6 +16,8 @@ from surgeon_passes.model.elements import numpy_dtype
 from surgeon_passes.model.weights import Bytes, Weights
 
 Array = NDArray[Any]
+_KEPT = 1 << 10
+"""Bytes up to which decoded values are kept: they are asked for again and again."""
 
 
 class TensorValues(LazyValues):  # type: ignore[misc]
@@ -30,6 +32,7 @@ class TensorValues(LazyValues):  # type: ignore[misc]
         self.shape = list(tensor.dims)
         self.dtype = numpy_dtype(tensor.data_type)
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
+        self._kept: Array | None = None
 
     @property
     def is_reference(self) -> bool:
@@ -38,7 +41,14 @@ class TensorValues(LazyValues):  # type: ignore[misc]
 
     def load(self) -> Array:
         """The values, without a copy where the bytes lie ready. Raises ModelError for missing external data."""
-        return self.weights.aligned(self.tensor)
+        if self._kept is not None:
+            return self._kept
+        found = self.weights.aligned(self.tensor)
+        if self.nbytes <= _KEPT and not (
+            self.is_reference or found.flags.writeable
+        ):  # nobody changes it for the others
+            self._kept = found
+        return found
 
 
 class SparseTensorValues(LazyValues):  # type: ignore[misc]

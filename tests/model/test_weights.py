@@ -14,6 +14,7 @@ from onnx import TensorProto, numpy_helper
 import surgeon_passes as sp
 from surgeon_passes.errors import ModelError
 from surgeon_passes.model import Weights, files, weights
+from surgeon_passes.model.constants import TensorValues
 from surgeon_passes.model.files import read_model, with_weights, write_proto
 from tests.models import floats, model, run, same
 
@@ -242,3 +243,13 @@ def test_a_rename_that_fails_leaves_both_files_as_they_were(
     monkeypatch.undo()
     write_proto(large(), path, external=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+
+
+def test_small_values_are_decoded_once_unless_somebody_could_change_them() -> None:
+    raw = TensorValues(numpy_helper.from_array(np.arange(4, dtype=np.float32), "raw"), Weights())
+    assert raw.load() is raw.load() and not raw.load().flags.writeable
+    typed = TensorValues(TensorProto(dims=[2], data_type=TensorProto.FLOAT, float_data=[1, 2]), Weights())
+    typed.load()[0] = 7
+    assert typed.load().tolist() == [1, 2]
+    large = TensorValues(numpy_helper.from_array(np.zeros(257, np.float32), "large"), Weights())
+    assert large.load() is not large.load()
