@@ -219,5 +219,5 @@ def _agreed(given: list[TensorType]) -> TensorType:
     shape = None
     if len(ranks) == 1 and given[0].shape is not None:
         columns = zip(*(t.shape for t in given if t.shape is not None), strict=True)
-        shape = tuple(c[0] if isinstance(c[0], int) and len(set(map(str, c))) == 1 else None for c in columns)
+        shape = tuple(c[0] if isinstance(c[0], int) and len(set(c)) == 1 else None for c in columns)
     return TensorType(dtypes.pop(), shape, kinds.pop())

@@ -180,8 +180,9 @@ def _gaps(a: Array, b: Array, axis: int) -> tuple[NDArray[Any], NDArray[Any], ND
         gap, high, low = gap[:, np.newaxis], high[:, np.newaxis], low[:, np.newaxis]
     top = np.maximum(high, -low)
     if a.size < _FEW * gap.size:
-        least = np.median(top, axis=1, keepdims=True) if gap.shape[1] >= 4 else np.zeros_like(top[:, :1])
-        scale = np.maximum(top, (_NEAR_ZERO * least.astype(np.float64)).astype(top.dtype))
+        # of a part, not part of it: the median adds two channels, and two at the end of the range are infinite
+        least = np.median(_NEAR_ZERO * top, axis=1, keepdims=True) if gap.shape[1] >= 4 else 0
+        scale = np.maximum(top, least)
     else:
         spread = high - low
         scale = np.where(spread > 0, np.minimum(top, _SPREADS * spread), top)
@@ -335,7 +336,7 @@ def beyond_noise(
     shaped = [p.astype(a.dtype) for p in perturbed if p.shape == a.shape]
     noise = np.max([channel_gaps(a, p, axis)[0] for p in shaped], axis=0) if shaped else np.zeros_like(gap)
     if a.size < _FEW * gap.size:
-        noise = np.maximum(noise, np.median(noise))
+        noise = np.maximum(noise, 2 * np.median(noise / 2))  # two halves: the sum of two stays within the range
     unseen = np.maximum(_last_bits(a, top), resolution * top)
     allowed = np.maximum.reduce([bound * scale, factor * noise, unseen, np.full_like(gap, absolute)])
     over, channel = _worst(gap, scale, allowed)

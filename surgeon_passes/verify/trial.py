@@ -24,8 +24,8 @@ from surgeon_passes.verify.reference import ReferenceSession
 from surgeon_passes.verify.resize import Shape
 from surgeon_passes.verify.shapes import Candidates
 
-Agreed: TypeAlias = Mapping[tuple[str, int], Difference]
-"""By name of the original's output and axis of the channels."""
+Agreed: TypeAlias = Mapping[tuple[str, str, int], Difference]
+"""By names of the outputs, before and after, and axis of the channels."""
 
 _NOISE_RUNS = 4
 _NOISE_FACTOR = 4.0
@@ -199,7 +199,7 @@ class Trial:
             self.usual[before] = a
         worst = Difference()
         for axis in self._channel_axes(a):
-            found = agreed.get((before, axis)) or compare(
+            found = agreed.get((before, after, axis)) or compare(
                 a, b, self.exactness, self.bound, self.tolerances.absolute, axis
             )
             if found.reason and found.rounding:
@@ -209,12 +209,12 @@ class Trial:
             worst = max(worst, found, key=lambda d: d.error)
         return worst
 
-    def pairs(self, values: Mapping[str, Value]) -> Iterator[tuple[tuple[str, int], Pair]]:
-        """What is to be compared as it is, by name of the original's output and axis of the channels."""
+    def pairs(self, values: Mapping[str, Value]) -> Iterator[tuple[tuple[str, str, int], Pair]]:
+        """What is to be compared as it is, by names of the outputs and axis of the channels."""
         if not self.makes_zeros_positive:
             for before, after in self.piece.outputs:
                 for axis in self._channel_axes(values[before]):
-                    yield (before, axis), Pair(values[before], values[after], self.exactness, self.bound, axis)
+                    yield (before, after, axis), Pair(values[before], values[after], self.exactness, self.bound, axis)
 
     def _channel_axes(self, value: Value) -> tuple[int, ...]:
         """Axis 1; the last one, too, where a product puts its features there."""

@@ -145,3 +145,16 @@ def test_what_confines_a_run_keeps_the_functions() -> None:
 def test_as_a_pass() -> None:
     result = sp.Pipeline(sp.InlineFunctions("pkg.*")).run(nested())
     assert not result.proto.functions and result.converged
+
+
+def test_a_dim_whose_name_reads_like_a_size_is_none_in_a_body_either() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 18, "pkg" : 1]>
+        g (float[2,4] a, float[N,4] b) => (float[2,8] c, float[M,8] d) { c = pkg.F(a)  d = pkg.F(b) }
+        <domain: "pkg", opset_import: ["" : 18]>
+        F (x) => (y) { s = Shape(x)  z = ConstantOfShape(s)  y = Concat<axis: int = 1>(z, x) }
+    """)
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "2"
+    result = sp.optimize(model, verify="off")
+    given = {"a": floats(2, 4), "b": floats(5, 4)}
+    same(run(model, **given), run(result.proto, **given))

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from surgeon_passes.index import Scope
 from surgeon_passes.region import Exactness, NodeImage, Region, TensorType, Verdict
+from surgeon_passes.values.symbols import Poly
 from surgeon_passes.verify import batches
 from surgeon_passes.verify import trial as trial_module
 from surgeon_passes.verify.batches import check
@@ -544,3 +545,37 @@ def test_regions_of_one_structure_share_their_sizes_whatever_their_weights_are(m
     regions = [conv_bn(seed=0), conv_bn(seed=1), conv_bn(seed=2, group=2)]
     assert [v.status for v in check(regions, IMAGE, graph_of())] == ["verified"] * 3
     assert len(made) == 2
+
+
+def test_a_scale_at_the_end_of_the_range_is_not_within_any_bound() -> None:
+    """An attention mask: what is left out is the lowest number there is."""
+
+    def mask(lowest: float) -> Region:
+        held = {"one": np.float32(1), "nil": np.float32(0), "c": np.float32(-3.4028235e38), "d": np.float32(lowest)}
+        before = "n = Sub(one, x)\nz = Clip(n, nil, one)\ny = Mul(z, c)"
+        return region(before, "n2 = Sub(one, x)\nz2 = Clip(n2, nil, one)\ny2 = Mul(z2, d)", constants=held)
+
+    found = check([mask(-3.4028235e38), mask(-1e38)], typed(x=(FLOAT, [2, 8])), graph_of())
+    assert [v.status for v in found] == ["verified", "refuted"]
+
+
+def test_a_dim_whose_name_reads_like_a_size_is_no_size() -> None:
+    def reshaped(name: str, before: list[int]) -> Region:
+        sizes = {"b": np.array(before, np.int64), "t": np.array([2, 4], np.int64)}
+        texts = (f"y = Reshape({name}, b)", f"y2 = Reshape({name}, t)")
+        return region(*texts, constants=sizes, exactness=Exactness.EXACT)
+
+    types = typed(x=(FLOAT, [2, 4]), z=(FLOAT, [Poly.symbol("2"), 4]))
+    found = check([reshaped("x", [2, -1]), reshaped("z", [-1, 4])], types, graph_of())
+    assert [v.status for v in found] == ["verified", "refuted"]
+    found = check([reshaped("x", [-1, 4]), reshaped("z", [-1, 4])], types, graph_of())
+    assert [v.status for v in found] == ["verified", "refuted"]
+
+
+def test_a_tensor_with_two_in_its_place_is_held_against_both() -> None:
+    def twice(number: int) -> Region:
+        factors = {"c": np.float32(2 + number), "d": np.float32(3 + number)}
+        return region("y = Mul(x, c)", "a = Mul(x, d)\nb = Mul(x, c)", [("y", "a"), ("y", "b")], constants=factors)
+
+    found = check([twice(n) for n in range(8)], typed(x=(FLOAT, [32, 8])), graph_of())
+    assert [v.status for v in found] == ["refuted"] * 8

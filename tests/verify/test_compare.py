@@ -207,3 +207,16 @@ def test_what_differs_in_shape_or_type_or_is_no_array_is_left_to_be_compared_alo
     odd = [(a, a[:1]), (a, a.astype(np.float64)), ([a], [a]), (None, None), (a[:0], a[:0])]
     assert agreements([Pair(x, y, ROUNDING, 1.0, 1) for x, y in odd * MANY]) == [None] * len(odd) * MANY
     assert agreements([Pair(a, a, ROUNDING, 1.0, 1)] * (MANY - 1)) == [None] * (MANY - 1)
+
+
+def test_channels_at_the_end_of_the_range_do_not_add_up_to_an_infinite_scale() -> None:
+    for dtype, top in ((np.float32, 3e38), (np.float64, 1.5e308)):
+        a = np.full((2, 8), top, dtype)
+        assert rounding(a, a * dtype(0.5)).error == pytest.approx(0.5)
+        assert agreements([Pair(a, a * dtype(0.5), ROUNDING, 3e-6, 1)] * MANY) == [None] * MANY
+        left, _ = beyond_noise(a, a * dtype(0.5), [a * dtype(0.99)], 3e-6, 1e-12, 4.0)
+        assert left.reason
+        noise = np.where(np.arange(8) % 2, a, -a)  # perturbed by as much as there is
+        assert np.isfinite(
+            beyond_noise(a * dtype(0.4), -a * dtype(0.4), [noise * dtype(0.1)], 3e-6, 1e-12, 1e-3)[0].error
+        )
