@@ -94,8 +94,6 @@ class GraphIndex:
         self._input_of: dict[int, Scope] = {}
         self._removed_with: dict[int, list[gs.Node]] = {}
         self._views: dict[int, NodeView] = {}
-        self._translated: set[int] = set()
-        """ids of nodes whose views read an old form as the newest one"""
         self._holders: dict[int, _Record] = {}
         self._touched: dict[int, gs.Node] = {}
         self.version = 0
@@ -223,15 +221,11 @@ class GraphIndex:
         found = self._views.get(id(node))
         if found is None:
             found = self._views[id(node)] = NodeView(node, self.opset(node))
-            if found.is_translated:
-                self._translated.add(id(node))
         return found
 
     def forget_views(self) -> None:
         """For whoever has stored other shapes in tensors: some old forms are read by rank."""
-        for key in self._translated:
-            self._views.pop(key, None)
-        self._translated.clear()
+        self._views = {key: view for key, view in self._views.items() if not view.is_translated}
 
     def holder(self, node: gs.Node) -> gs.Node:
         """The node of the main graph, or of a function, in whose bodies ``node`` lies; itself where it lies in none."""

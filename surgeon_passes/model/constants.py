@@ -44,9 +44,8 @@ class TensorValues(LazyValues):  # type: ignore[misc]
         if self._kept is not None:
             return self._kept
         found = self.weights.aligned(self.tensor)
-        if self.nbytes <= _KEPT and not (
-            self.is_reference or found.flags.writeable
-        ):  # nobody changes it for the others
+        is_safe = not (self.is_reference or found.flags.writeable)  # nobody changes it for the others
+        if is_safe and self.nbytes <= _KEPT:
             self._kept = found
         return found
 

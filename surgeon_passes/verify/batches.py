@@ -144,10 +144,11 @@ class _Checker:
         exactness = sides.region.exactness
         bodies = any(image.node.op in CONTROL_FLOW for image in sides.images())
         half = bool(floats & HALF) and (exactness is not Exactness.EXACT or bodies) and not self.calls(sides)
-        wide = self.wide_floats(sides, floats)
-        made = [self.trial(sides, wide, True, KINDS, exactness, structure)] if half else []
-        if half and exactness is Exactness.EXACT:  # ONNX Runtime casts around bodies, where it has no kernel for half
-            exactness = Exactness.ROUNDING
+        made = []
+        if half:
+            made.append(self.trial(sides, self.wide_floats(sides, floats), True, KINDS, exactness, structure))
+            if exactness is Exactness.EXACT:  # ONNX Runtime casts around bodies, where it has no kernel for half
+                exactness = Exactness.ROUNDING
         kinds = ("normal", "zeros") if half else KINDS
         return [*made, self.trial(sides, floats, False, kinds, exactness, structure)]
 

@@ -218,19 +218,14 @@ def _compare_floats(a: Array, b: Array, bound: float, absolute: float, axis: int
     if a.dtype.kind != "f" or a.dtype == np.float16:
         a, b = _plain(a), _plain(b)
     with np.errstate(over="ignore", invalid="ignore"):
-        many = _gaps(a[np.newaxis], b[np.newaxis], axis)
-        (found,) = _within(many[0], many[1], [bound])
-    if found is not None:
-        return found
-    gap, scale, top = (column[0] for column in many)
-    if not np.isfinite(gap).all():
-        reason = _nonfinite(a, b)
-        if reason:
-            return Difference(np.inf, reason)
-        gap, scale, top = channel_gaps(a, b, axis)
-        if (gap <= bound * scale).all():
-            return Difference(float((gap / np.maximum(scale, _TINY)).max()))
-    return _judged(gap, scale, top, bound, absolute, a)
+        gap, scale, top = (part[0] for part in _gaps(a[np.newaxis], b[np.newaxis], axis))
+        if not np.isfinite(gap).all():
+            reason = _nonfinite(a, b)
+            if reason:
+                return Difference(np.inf, reason)
+            gap, scale, top = channel_gaps(a, b, axis)
+        (found,) = _within(gap[np.newaxis], scale[np.newaxis], [bound])
+    return found or _judged(gap, scale, top, bound, absolute, a)
 
 
 def _within(gap: NDArray[Any], scale: NDArray[Any], bounds: Sequence[float]) -> list[Difference | None]:

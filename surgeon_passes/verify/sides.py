@@ -276,9 +276,7 @@ class Fingerprints:
             tuple(self._images(sides.before, sides.names[0])),
             tuple(self._images(sides.after, sides.names[1])),
             tuple((sides.names[0].get(id(b)), sides.names[1].get(id(a))) for b, a in region.outputs),
-            tuple(
-                (t.dtype, t.kind, t.shape) for t in sides.input_types
-            ),  # dims, not their text: a name may read as a size
+            tuple(sides.input_types),  # with dims, not their text: a name may read like a size
             tuple((onnx_dtype(c.dtype), tuple(c.shape)) for c in sides.constants),
         )
         return Print(structure, tuple(map(self._keys.constant, sides.constants)))

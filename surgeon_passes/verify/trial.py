@@ -154,16 +154,16 @@ class Trial:
         feeds: Mapping[str, Array],
         values: Mapping[str, Value],
         graph: gs.Graph,
-        agreed: Agreed = MappingProxyType({}),
+        known: Agreed = MappingProxyType({}),
     ) -> None:
-        """Compare the outputs of one run; sets ``verdict`` where they refute the region. ``agreed`` is what is told already
-        (:func:`agreed`)."""
+        """Compare the outputs of one run; sets ``verdict`` where they refute the region. ``known`` is what :func:`agreed` has
+        told already."""
         for place, (before, after) in enumerate(self.piece.outputs):
             name = str(self.piece.sides.region.outputs[place][0].name)
             if self._are_made_up_sizes(kind, values[before], values[after]):
                 self.verdict = Verdict("unverified", None, name, "it was empty at sizes that were made up; give --data")
                 return
-            found = self._difference(kind, before, after, feeds, values, graph, agreed)
+            found = self._difference(kind, before, after, feeds, values, graph, known)
             self.compared += _size(values[before])
             if found.reason:
                 status = "unverified" if found.reason.startswith("rounding") else "refuted"
@@ -189,7 +189,7 @@ class Trial:
         feeds: Mapping[str, Array],
         values: Mapping[str, Value],
         graph: gs.Graph,
-        agreed: Agreed,
+        known: Agreed,
     ) -> Difference:
         """The worst difference over the axes on which channels may lie."""
         a, b = values[before], values[after]
@@ -199,7 +199,7 @@ class Trial:
             self.usual[before] = a
         worst = Difference()
         for axis in self._channel_axes(a):
-            found = agreed.get((before, after, axis)) or compare(
+            found = known.get((before, after, axis)) or compare(
                 a, b, self.exactness, self.bound, self.tolerances.absolute, axis
             )
             if found.reason and found.rounding:

@@ -1,8 +1,8 @@
-"""Regions from ONNX text: before and after share the tensors of equal name that neither makes."""
+"""Regions from ONNX text: before and after share the tensors of equal name that neither makes. One fold, good or spoilt."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -10,7 +10,8 @@ import onnx_graphsurgeon as gs
 from onnx import TensorProto, helper
 
 from surgeon_passes.index import Scope
-from surgeon_passes.region import Exactness, NodeImage, Region, TensorType
+from surgeon_passes.region import Exactness, NodeImage, Region, TensorType, Verdict
+from surgeon_passes.verify.batches import check
 
 FLOAT = TensorProto.FLOAT
 
@@ -100,3 +101,66 @@ def region(
             tensors.setdefault(name, gs.Variable(name))
     pairs = tuple((tensors[a], tensors[b]) for a, b in outputs)
     return Region(scope, tuple(first), tuple(second), pairs, exactness, tuple(third))
+
+
+Constants = dict[str, np.ndarray]
+
+
+def conv_bn(
+    break_it: Callable[[Constants], None] | None = None,
+    seed: int = 0,
+    dtype: type = np.float32,
+    group: int = 1,
+    epsilon: float = 1e-5,
+    var: float = 1.0,
+) -> Region:
+    """Conv + BatchNormalization folded by the formula; ``break_it`` spoils W or B."""
+    rng = np.random.default_rng(seed)
+    c = {n: rng.standard_normal(8).astype(dtype) for n in ("b", "gamma", "beta", "mean")}
+    c["var"] = (var * (rng.random(8) + 0.5)).astype(dtype)
+    c["w"] = rng.standard_normal((8, 8 // group, 3, 3)).astype(dtype)
+    s = c["gamma"].astype(np.float64) / np.sqrt(c["var"].astype(np.float64) + epsilon)
+    c["W"] = (s[:, None, None, None] * c["w"]).astype(dtype)
+    c["B"] = (s * (c["b"].astype(np.float64) - c["mean"]) + c["beta"]).astype(dtype)
+    if break_it is not None:
+        break_it(c)
+    conv = f"Conv<pads: ints = [1, 1, 1, 1], group: int = {group}>"
+    return region(
+        f"c = {conv}(x, w, b)\ny = BatchNormalization(c, gamma, beta, mean, var)", f"y2 = {conv}(x, W, B)", constants=c
+    )
+
+
+IMAGE = typed(x=(FLOAT, [1, 8, 56, 56]))
+
+
+def verdict(one: Region, types: Known = IMAGE, **options: object) -> Verdict:
+    return check([one], types, graph_of(), **options)[0]  # type: ignore[arg-type]
+
+
+def scale_input_axis(c: Constants) -> None:
+    s = c["gamma"] / np.sqrt(c["var"] + 1e-5)
+    c["W"] = s[None, :, None, None] * c["w"]
+
+
+def drop_bias(c: Constants) -> None:
+    c["B"] = np.zeros_like(c["B"])
+
+
+def drop_mean_of_one(c: Constants) -> None:
+    c["B"][5] += 1e-4
+
+
+def shift_kernel(c: Constants) -> None:
+    c["W"] = np.roll(c["W"], 1, axis=3)
+
+
+def flip_weak_channel(c: Constants) -> None:
+    c["w"][3] *= 1e-3
+    c["W"][3] *= -1e-3
+
+
+def flip_border_tap(c: Constants) -> None:
+    c["W"][2, 1, 0, 0] *= 1.001
+
+
+BROKEN = [scale_input_axis, drop_bias, drop_mean_of_one, shift_kernel, flip_weak_channel, flip_border_tap]
